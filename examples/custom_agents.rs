@@ -13,7 +13,8 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::audit;
-use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_runtime::options::Options;
+use patchboard_runtime::runtime::Runtime;
 use patchboard_storage::journal::Journal;
 use serde_json::Value;
 

@@ -16,7 +16,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
 use patchboard_lint::{Diagnostic, Severity};
 use patchboard_runtime::agent::{CallResult, Failure};
-use patchboard_runtime::runtime::ArchitectUsage;
+use patchboard_runtime::options::ArchitectUsage;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

@@ -10,7 +10,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::text::counted;
 use patchboard_lint::source::{self, Source};
 use patchboard_lint::{Diagnostic, FINDINGS_MAX, OpaquePlace, Report, Severity};
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 use serde_json::Value;
 
 use crate::diagnostics;

@@ -9,7 +9,9 @@ use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Ended, Principal};
 use patchboard_protocols::workflow::engine;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_runtime::handle::BoardHandle;
+use patchboard_runtime::options::Options;
+use patchboard_runtime::runtime::Runtime;
 use patchboard_runtime::subscription::Subscription;
 use patchboard_server::interrupts::{Interrupt, Interrupts};
 

@@ -16,7 +16,7 @@ use patchboard_llm::gate::Gate;
 use patchboard_roles::departments::storage::Storage;
 use patchboard_runtime::agent::Agent;
 use patchboard_runtime::archive;
-use patchboard_runtime::runtime::BoardHandle;
+use patchboard_runtime::handle::BoardHandle;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::BoardSummary;
 use patchboard_workspace::boards::{ActivationGuard, Workspaces};

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
-use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_runtime::options::Options;
+use patchboard_runtime::runtime::Runtime;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 

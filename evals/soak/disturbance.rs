@@ -6,7 +6,9 @@ use std::time::Duration;
 use patchboard_faults::random::Random;
 use patchboard_kernel::board::{Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::id::IdempotencyKey;
-use patchboard_runtime::runtime::{BoardHandle, Runtime, RuntimeError};
+use patchboard_runtime::error::RuntimeError;
+use patchboard_runtime::handle::BoardHandle;
+use patchboard_runtime::runtime::Runtime;
 
 use crate::Ending;
 

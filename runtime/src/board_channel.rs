@@ -15,7 +15,8 @@ use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
 use crate::actors::messages::{BoardMessage, InputResult, KernelMessage, WaitingCaller};
 use crate::cpu_time;
-use crate::runtime::{Options, RuntimeError};
+use crate::error::RuntimeError;
+use crate::options::Options;
 use crate::status::BoardStatus;
 use crate::subscription::Live;
 

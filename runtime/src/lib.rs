@@ -6,8 +6,8 @@
 //!
 //! # Layout
 //!
-//! * [`runtime`]: starts boards and hands out [`runtime::BoardHandle`]s; [`status`] and
-//!   [`subscription`] serve readers; `plan_cache` shares the compiled blueprint among boards.
+//! * [`runtime`]: starts boards with [`options`] and hands out their [`handle`]s; [`status`] and [`subscription`] serve
+//!   readers; `plan_cache` shares the compiled blueprint among boards.
 //! * `group_commit`: one commit to disk for many boards; [`audit`] checks stored boards. Storage itself is in
 //!   `patchboard-storage`.
 //! * [`redaction`]: erases values of a board from every file; [`archive`]: removes ended boards from the journal;
@@ -27,9 +27,13 @@ mod board_channel;
 pub mod board_file;
 pub mod clock;
 pub mod cpu_time;
+pub mod error;
+mod failpoints;
 mod group_commit;
+pub mod handle;
 pub mod ids;
 pub mod observer;
+pub mod options;
 mod plan_cache;
 pub mod recovery;
 pub mod redaction;

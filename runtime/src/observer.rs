@@ -8,7 +8,7 @@ use std::time::Duration;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Record;
 
-use crate::runtime::RuntimeError;
+use crate::error::RuntimeError;
 
 /// Observer of the boards of a runtime. Called during commits, so it must be fast and must not block. A panic of it
 /// does not affect the board. The default methods do nothing.

@@ -11,7 +11,7 @@ use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::snapshot::SnapshotError;
 
-use crate::runtime::RuntimeError;
+use crate::error::RuntimeError;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{Journal, JournalError, KeptSnapshot};
 

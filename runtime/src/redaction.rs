@@ -16,8 +16,8 @@ use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::tree::Node;
 use serde_json::Value;
 
+use crate::error::RuntimeError;
 use crate::recovery;
-use crate::runtime::RuntimeError;
 use patchboard_kernel::driver::{Batch, Head};
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{Erasure, Journal, JournalError, NewPayload};

@@ -8,7 +8,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::agent::{Call, Failure};
-use crate::runtime::{BoardHandle, RuntimeError};
+use crate::error::RuntimeError;
+use crate::handle::BoardHandle;
 use patchboard_kernel::blueprint::{Blueprint, Worker};
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::failure::FailureCode;

@@ -19,7 +19,8 @@ use patchboard_protocols::room::{
 };
 use patchboard_protocols::workflow::engine::{self, WorkflowEvent};
 use patchboard_protocols::workflow::{self, Definition, Status, TriggerType};
-use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_runtime::options::Options;
+use patchboard_runtime::runtime::Runtime;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;

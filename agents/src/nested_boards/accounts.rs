@@ -11,7 +11,9 @@ use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Body, Kind, Record, Scheduled};
 use patchboard_runtime::agent::{Call, CallResult, Failure, Reply};
-use patchboard_runtime::runtime::{BoardHandle, RuntimeError, WeakRuntime};
+use patchboard_runtime::error::RuntimeError;
+use patchboard_runtime::handle::BoardHandle;
+use patchboard_runtime::runtime::WeakRuntime;
 
 use super::NestedBoards;
 

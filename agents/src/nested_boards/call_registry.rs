@@ -7,7 +7,8 @@ use std::time::Duration;
 use patchboard_kernel::id::{BoardId, InvocationId};
 use patchboard_kernel::record::Ended;
 use patchboard_runtime::agent::Call;
-use patchboard_runtime::runtime::{BoardHandle, WeakRuntime};
+use patchboard_runtime::handle::BoardHandle;
+use patchboard_runtime::runtime::WeakRuntime;
 
 use super::NestedBoards;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::{Kind, PauseCause};
-use patchboard_runtime::runtime::BoardHandle;
+use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::status::BoardStatus;
 use patchboard_runtime::subscription::Subscription;
 

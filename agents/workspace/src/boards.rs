@@ -12,7 +12,7 @@ use std::time::Duration;
 use patchboard_kernel::blueprint::{Blueprint, FileAccess, Isolation};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Ended;
-use patchboard_runtime::runtime::BoardHandle;
+use patchboard_runtime::handle::BoardHandle;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};

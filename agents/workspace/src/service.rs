@@ -19,7 +19,7 @@ use patchboard_kernel::files::{EXTERNAL, Edit, FILES, FileEntry, FilePath, FileR
 use patchboard_kernel::id::IdempotencyKey;
 use patchboard_kernel::record::Principal;
 use patchboard_kernel::state::State;
-use patchboard_runtime::runtime::BoardHandle;
+use patchboard_runtime::handle::BoardHandle;
 use tokio::sync::RwLock;
 use tokio::time::Instant;
 

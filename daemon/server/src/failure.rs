@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use patchboard_kernel::board::BoardError;
 use patchboard_kernel::rejection::Code;
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 use patchboard_storage::journal::JournalError;
 use serde::Serialize;
 use serde_json::{Map, Value, json};

@@ -8,7 +8,7 @@ use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::Answer;
 use patchboard_kernel::rejection::Rejection;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 use serde_json::{Value, json};
 
 use super::inbox::{list_remote, question_with_command};

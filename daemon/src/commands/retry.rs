@@ -7,7 +7,7 @@ use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{Ended, LimitOverrides, Retried, WorkerLimitOverrides};
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 use serde_json::{Value, json};
 
 use crate::arguments::BoardArgument;

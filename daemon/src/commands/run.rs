@@ -9,7 +9,7 @@ use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::rejection::VIOLATIONS_MAX;
 use patchboard_kernel::schema::Schema;
-use patchboard_runtime::runtime::{ArchitectUsage, CreateOptions};
+use patchboard_runtime::options::{ArchitectUsage, CreateOptions};
 use serde_json::Value;
 
 use crate::architect::{self, ArchitectArguments, BlueprintApproval};

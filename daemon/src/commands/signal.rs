@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::run::json_argument;
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 
 use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};

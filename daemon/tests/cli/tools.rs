@@ -7,7 +7,9 @@ use std::sync::{Arc, OnceLock};
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
-use patchboard_runtime::runtime::{BoardHandle, Options, Runtime};
+use patchboard_runtime::handle::BoardHandle;
+use patchboard_runtime::options::Options;
+use patchboard_runtime::runtime::Runtime;
 use patchboard_storage::sqlite::SqliteJournal;
 use serde_json::{Value, json};
 

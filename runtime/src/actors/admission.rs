@@ -10,7 +10,7 @@ use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::board::{Board, CallLimits, Effects};
 use patchboard_kernel::ledger::Account;
 
-use super::CallKey;
+use super::messages::CallKey;
 use crate::agent::{AdmissionDecision, Agent, Permit};
 
 /// Calls that wait for admission.

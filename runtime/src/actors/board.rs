@@ -8,14 +8,15 @@ use patchboard_kernel::blueprint::Blueprint;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::time::Instant;
 
-use super::failpoints::Failpoints;
 use super::kernel::KernelActor;
 use super::messages::{BoardMessage, KernelMessage, StartMode};
 use super::{Context, breaker, scheduler, stop, worker};
 use crate::board_channel::BoardChannel;
 use crate::clock::BoardClock;
+use crate::error::RuntimeError;
+use crate::failpoints::Failpoints;
 use crate::observer::RestartScope;
-use crate::runtime::{RestartPolicy, RuntimeError};
+use crate::options::RestartPolicy;
 use patchboard_storage::journal::Claim;
 
 pub(crate) struct Arguments {

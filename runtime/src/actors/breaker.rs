@@ -4,8 +4,8 @@
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
-use super::failpoints::Failpoints;
 use super::messages::{BreakerMessage, SchedulerMessage};
+use crate::failpoints::Failpoints;
 
 pub(crate) struct Arguments {
     pub(crate) scheduler: ActorRef<SchedulerMessage>,

@@ -1,4 +1,4 @@
-//! Messages of all actors, with sender, receiver and answer.
+//! Messages of all actors but the root, with sender, receiver and answer.
 //!
 //! A message has no answer unless it holds a channel for one. A receiver that has ended drops its messages: its
 //! supervisor restarts the actors of the board from the journal.
@@ -8,47 +8,18 @@ use std::time::Duration;
 
 use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::board::{Board, Cancellation, Effects, Input, Outcome};
-use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::record::{Ended, Principal};
 use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::root::SupervisedBoard;
-use super::{CallKey, board};
 use crate::agent::{Call, CallResult, Permit, PermitFuture};
-use crate::board_channel::BoardChannel;
-use crate::runtime::RuntimeError;
+use crate::error::RuntimeError;
 use crate::snapshotter::StoredSnapshot;
 use patchboard_storage::journal::{GarbageCollection, JournalError};
 
-/// Message to the root.
-pub(crate) enum RootMessage {
-    /// From the runtime: starts the actors of a board. Its later state is published.
-    Open(Box<board::Arguments>),
-    /// From the root itself, after a pause: restarts a board after its supervisor has failed.
-    Reopen(Box<SupervisedBoard>),
-    /// From the root itself, after a pause: replaces a journal writer that has failed.
-    ReplaceWriter,
-}
-
-impl RootMessage {
-    pub(super) const fn kind(&self) -> &'static str {
-        match self {
-            Self::Open(_) => "open",
-            Self::Reopen(_) => "reopen",
-            Self::ReplaceWriter => "replace_writer",
-        }
-    }
-
-    /// Returns the board of the message, if it has one.
-    pub(super) fn channel(&self) -> Option<Arc<BoardChannel>> {
-        match self {
-            Self::Open(arguments) => Some(Arc::clone(&arguments.channel)),
-            Self::Reopen(kept) => Some(Arc::clone(&kept.channel)),
-            Self::ReplaceWriter => None,
-        }
-    }
-}
+/// Key of an attempt of an invocation.
+pub(crate) type CallKey = (InvocationId, u32);
 
 /// Message to the journal writer.
 pub(crate) enum WriterMessage {

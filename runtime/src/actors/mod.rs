@@ -24,7 +24,6 @@
 mod admission;
 pub(crate) mod board;
 pub(crate) mod breaker;
-pub(crate) mod failpoints;
 pub(crate) mod journal_writer;
 pub(crate) mod kernel;
 pub(crate) mod messages;
@@ -37,15 +36,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::id::{BoardId, InvocationId};
+use patchboard_kernel::id::BoardId;
 use ractor::ActorCell;
 use tokio::sync::Semaphore;
 
 use crate::board_channel::BoardChannel;
+use crate::error::RuntimeError;
 use crate::group_commit::GroupCommit;
 use crate::observer::Observer;
+use crate::options::Options;
 use crate::plan_cache::PlanCache;
-use crate::runtime::{Options, RuntimeError};
 
 /// Shared state of all actors of a runtime.
 pub(crate) struct Context {
@@ -87,9 +87,6 @@ fn panic_text(panicked: &(dyn Any + Send)) -> String {
     let text = text.or_else(|| panicked.downcast_ref::<&str>().copied());
     format!("a panic: {}", text.unwrap_or("without a text"))
 }
-
-/// Key of an attempt of an invocation.
-pub(crate) type CallKey = (InvocationId, u32);
 
 /// Time for a stopped actor to finish its current message before it is killed.
 const STOPPING: Duration = Duration::from_secs(10);

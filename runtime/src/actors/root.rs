@@ -15,11 +15,40 @@ use tokio::time::Instant;
 
 use super::board::Failures;
 use super::journal_writer::JournalWriter;
-use super::messages::{RootMessage, StartMode, WriterMessage};
+use super::messages::{StartMode, WriterMessage};
 use super::{Context, board, panic_text};
 use crate::board_channel::{BoardChannel, Boards};
+use crate::error::RuntimeError;
 use crate::observer::RestartScope;
-use crate::runtime::RuntimeError;
+
+/// Message to the root.
+pub(crate) enum RootMessage {
+    /// From the runtime: starts the actors of a board. Its later state is published.
+    Open(Box<board::Arguments>),
+    /// From the root itself, after a pause: restarts a board after its supervisor has failed.
+    Reopen(Box<SupervisedBoard>),
+    /// From the root itself, after a pause: replaces a journal writer that has failed.
+    ReplaceWriter,
+}
+
+impl RootMessage {
+    const fn kind(&self) -> &'static str {
+        match self {
+            Self::Open(_) => "open",
+            Self::Reopen(_) => "reopen",
+            Self::ReplaceWriter => "replace_writer",
+        }
+    }
+
+    /// Returns the board of the message, if it has one.
+    fn channel(&self) -> Option<Arc<BoardChannel>> {
+        match self {
+            Self::Open(arguments) => Some(Arc::clone(&arguments.channel)),
+            Self::Reopen(kept) => Some(Arc::clone(&kept.channel)),
+            Self::ReplaceWriter => None,
+        }
+    }
+}
 
 /// State of a board outside its supervisor.
 pub(crate) struct SupervisedBoard {
@@ -250,8 +279,8 @@ mod tests {
     use super::*;
     use crate::agent::{Agent, Call, CallResult};
     use crate::group_commit::GroupCommit;
+    use crate::options::Options;
     use crate::plan_cache::PlanCache;
-    use crate::runtime::Options;
     use patchboard_storage::sqlite::SqliteJournal;
 
     /// Agent that is never called.

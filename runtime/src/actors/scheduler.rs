@@ -9,11 +9,11 @@ use patchboard_kernel::id::{Timestamp, WorkerName};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::task::JoinHandle;
 
-use super::failpoints::Failpoints;
-use super::messages::{KernelMessage, SchedulerMessage, WorkerMessage};
-use super::{CallKey, admission};
+use super::admission;
+use super::messages::{CallKey, KernelMessage, SchedulerMessage, WorkerMessage};
 use crate::agent::PermitFuture;
 use crate::clock::BoardClock;
+use crate::failpoints::Failpoints;
 
 pub(crate) struct Arguments {
     pub(crate) clock: Arc<BoardClock>,

@@ -15,10 +15,9 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
-use super::CallKey;
-use super::failpoints::Failpoints;
-use super::messages::{KernelMessage, WorkerMessage};
+use super::messages::{CallKey, KernelMessage, WorkerMessage};
 use crate::agent::{Agent, Call, CallResult, Failure};
+use crate::failpoints::Failpoints;
 
 pub(crate) struct Arguments {
     pub(crate) agent: Arc<dyn Agent>,

@@ -13,20 +13,23 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use patchboard_kernel::board::{ProposalSource, ReplyBody};
+use patchboard_kernel::board::{Input, Outcome, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{Timestamp, Version};
-use patchboard_kernel::record::{Body, End, Kind, Record};
+use patchboard_kernel::record::{Body, End, Ended, Kind, Record, Retried};
 use patchboard_kernel::replay;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
 use super::*;
-use crate::agent::{Call, CallResult, Reply};
+use crate::agent::{Agent, Call, CallResult, Reply};
 use crate::audit;
 use crate::clock::VirtualClock;
+use crate::ids::Ids;
+use crate::options::RestartPolicy;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::sqlite::SqliteJournal;
 

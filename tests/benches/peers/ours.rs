@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Outcome;
-use patchboard_runtime::runtime::{Options, Runtime};
+use patchboard_runtime::options::Options;
+use patchboard_runtime::runtime::Runtime;
 use patchboard_storage::sqlite::SqliteJournal;
 use patchboard_tests::boards::{self, Rng, WORKER};
 use serde_json::{Value, json};

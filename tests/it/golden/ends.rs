@@ -14,8 +14,8 @@ use patchboard_kernel::record::{Answer, Principal, Retried, WorkerLimitOverrides
 use patchboard_kernel::redaction::Request;
 use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{Call, Reply};
+use patchboard_runtime::options::CreateOptions;
 use patchboard_runtime::redaction;
-use patchboard_runtime::runtime::CreateOptions;
 use patchboard_runtime::snapshotter::SnapshotPolicy;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;

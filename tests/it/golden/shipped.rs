@@ -6,7 +6,7 @@ use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
 use patchboard_kernel::record::{Answer, End};
 use patchboard_runtime::agent::{Agent, Call};
-use patchboard_runtime::runtime::BoardHandle;
+use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::status::BoardStatus;
 use serde_json::{Value, json};
 

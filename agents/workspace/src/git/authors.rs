@@ -10,7 +10,7 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::files::{EXTERNAL, Edit, FilePath, LineShift};
 use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::Body;
-use patchboard_runtime::runtime::BoardHandle;
+use patchboard_runtime::handle::BoardHandle;
 
 use crate::metrics;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{FileChange, FileEntry, FilePath, Hunk, LineRange, count};
 use patchboard_kernel::rejection::Rejection;
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 
 use super::super::disk::DiskError;
 use super::super::disk::locks::LockError;

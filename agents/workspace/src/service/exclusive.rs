@@ -15,7 +15,7 @@ use patchboard_kernel::files::{Edit, FileChange, FileEntry, FilePath};
 use patchboard_kernel::id::IdempotencyKey;
 use patchboard_kernel::record::Principal;
 use patchboard_kernel::rejection::{Code, Rejection, Stage, Violation};
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 use tokio::sync::OwnedRwLockWriteGuard;
 use uuid::Uuid;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::serve::storage_health::StorageHealth;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::Kind;
+use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::observer::{DurableStep, Observer, RestartScope};
-use patchboard_runtime::runtime::RuntimeError;
 use tokio::sync::Notify;
 
 use super::notice::matters;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use patchboard_kernel::files::{Access, EditAttempt};
 use patchboard_kernel::id::{BoardId, WorkerName};
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::tools::ROOM_MAX;
 use patchboard_workspace::edit_author::EditAuthor;
 use patchboard_workspace::session::{CommandResult, SessionAnswer, SessionRequest};
@@ -107,7 +107,7 @@ fn status_of(code: &str) -> StatusCode {
 #[cfg(test)]
 mod tests {
     use patchboard_kernel::id::BoardId;
-    use patchboard_runtime::runtime::RuntimeError;
+    use patchboard_runtime::error::RuntimeError;
     use patchboard_storage::journal::JournalError;
 
     use super::status_of;

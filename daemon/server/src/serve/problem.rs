@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use patchboard_kernel::board::BoardError;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::rejection;
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 use patchboard_storage::journal::JournalError;
 use serde_json::{Map, Value, json};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use patchboard_kernel::id::BoardId;
+use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::observer::{DurableStep, Observer};
-use patchboard_runtime::runtime::RuntimeError;
 use patchboard_storage::journal::JournalError;
 
 /// Storage state of a daemon.

@@ -6,7 +6,8 @@
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Value, json};
 
-use super::{CompiledGrant, Contract, ContractError, Target};
+use super::judgement::Target;
+use super::{CompiledGrant, Contract, ContractError};
 use crate::blueprint::WriteCondition;
 use crate::expr::{Allowance, Expr, Variables};
 use crate::freshness::Targets;

@@ -5,9 +5,12 @@ use serde_json::{Value, json};
 use super::*;
 use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
-use crate::patch;
+use crate::expr::Allowance;
+use crate::freshness::Targets;
+use crate::patch::{self, Op};
 use crate::pattern::PathSyntax;
-use crate::state::{ResultLimits, State};
+use crate::rejection::{Code, Violation};
+use crate::state::{Candidate, ResultLimits, State};
 use crate::tree::Node;
 
 fn contract(reads: Value, writes: Value) -> Contract {

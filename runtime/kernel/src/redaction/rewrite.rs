@@ -3,16 +3,19 @@
 //! Follows the document twice, before and after redaction: a rewritten patch must still apply. Results that the board
 //! could no longer derive from it (the region of a branch's cycle) are stored next to it.
 
+mod patches;
+mod values;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value};
 
 use super::edits::Edits;
-use super::lineage::{Lineage, Shadow, each_number, value_at};
+use super::lineage::{Lineage, Shadow};
 use super::names::patches;
 use super::text_search::Needles;
-use super::{REPORTED_MAX, RemainingCopy, Request, is_placeholder, name_placeholder, placeholder};
+use super::{REPORTED_MAX, RemainingCopy, Request, is_placeholder, name_placeholder};
 use crate::board::{initial, reply_digest};
 use crate::breaker::{self, Branch};
 use crate::digest::{Digest, Hasher, Salt};
@@ -24,9 +27,6 @@ use crate::record::{
     SINCE_ELEMENT_CYCLES, Trigger,
 };
 use crate::state::State;
-
-/// Maximum places outside the request that are compared with proposals and rejections.
-const REGIONS_MAX: usize = 4096;
 
 /// Records being rewritten, in order.
 pub(super) struct Rewriter<'a> {
@@ -308,113 +308,6 @@ impl<'a> Rewriter<'a> {
         self.result
     }
 
-    /// Redacts the document that the board began with.
-    fn redact_created(&mut self, values: &mut Map<String, Value>) {
-        let numbers = self.shadow.document.clone();
-        let of_request = numbers.get("request").filter(|_| values.get("request").is_some_and(|it| !it.is_null()));
-        if let (Some(numbers), Some(request)) = (of_request, values.get_mut("request")) {
-            self.erase_numbered(request, numbers, Seq(0), &PointerBuf::from_tokens(["request"]));
-        }
-        let document = values.get_mut("blueprint").and_then(|blueprint| blueprint.pointer_mut("/state/initial"));
-        if let Some(document) = document {
-            let of_request = of_request.is_some();
-            match (document, &numbers) {
-                (Value::Object(members), Value::Object(numbers)) => {
-                    for (name, member) in members.iter_mut() {
-                        // The request replaces the initial value of that name.
-                        match numbers.get(name).filter(|_| !(of_request && name == "request")) {
-                            Some(numbers) => {
-                                let place = PointerBuf::from_tokens([name.as_str()]);
-                                self.erase_numbered(member, numbers, Seq(0), &place);
-                            }
-                            None => self.erase_where(member, &mut |scalar| self.quotes_redacted(scalar)),
-                        }
-                    }
-                    *members = self.renamed_members(std::mem::take(members));
-                }
-                (document, numbers) => self.erase_numbered(document, numbers, Seq(0), &PointerBuf::new()),
-            }
-        }
-    }
-
-    /// Redacts a committed patch: its values are identified by their numbers.
-    fn redact_committed(&mut self, seq: Seq, stored: &Value, patch: &mut Value) -> Result<(), String> {
-        // Value numbers in the order of the operations; for tests, those of the values they compared.
-        let mut numbers: Vec<Option<Value>> = Vec::new();
-        let mut places = Vec::new();
-        let ops = super::lineage::operations(stored)?;
-        let mut shadow = std::mem::take(&mut self.shadow);
-        let mut regions = Vec::new();
-        for op in &ops {
-            let one = Value::Array(vec![serde_json::to_value(op).map_err(|error| error.to_string())?]);
-            let met = value_at(&shadow.document, op.path()).cloned();
-            let mut lands = op.path().to_buf();
-            shadow.patch(&one, &mut |done| lands.clone_from(&done.target))?;
-            let there = match op {
-                json_patch::PatchOperation::Test(_) => met,
-                json_patch::PatchOperation::Remove(_) => None,
-                _ => value_at(&shadow.document, &lands).cloned(),
-            };
-            if there.as_ref().is_some_and(|there| self.holds_erased(there)) {
-                regions.push(lands.clone());
-            }
-            numbers.push(there.filter(|_| {
-                use json_patch::PatchOperation as P;
-                matches!(op, P::Add(_) | P::Replace(_) | P::Test(_))
-            }));
-            places.push(lands);
-        }
-        self.shadow = shadow;
-        if self.regions.len() < REGIONS_MAX {
-            self.regions.extend(regions);
-        }
-        let Value::Array(ops) = patch else { return Ok(()) };
-        for place in &places {
-            self.report_kept_name(seq, place);
-        }
-        for ((op, numbers), place) in ops.iter_mut().zip(&numbers).zip(&places) {
-            if let (Some(value), Some(numbers)) = (op.get_mut("value"), numbers) {
-                self.erase_numbered(value, numbers, seq, place);
-            }
-            self.rename_places(op);
-        }
-        Ok(())
-    }
-
-    /// Redacts a patch without effect, or a pending one: the values it would write at redacted places.
-    fn redact_proposed(&self, patch: &mut Value, is_asked: bool) {
-        let Value::Array(ops) = patch else { return };
-        for op in ops {
-            let path = op.get("path").and_then(Value::as_str).and_then(|path| PointerBuf::parse(path).ok());
-            if let (Some(path), Some(value)) = (path, op.get_mut("value")) {
-                self.erase_proposed(value, &path, is_asked);
-            }
-            self.rename_places(op);
-        }
-    }
-
-    fn erase_proposed(&self, value: &mut Value, place: &Pointer, is_asked: bool) {
-        if is_asked || self.regions.iter().any(|region| place.starts_with(region)) {
-            self.erase_where(value, &mut |_| true);
-            return;
-        }
-        match value {
-            Value::Array(items) => {
-                for (index, item) in items.iter_mut().enumerate() {
-                    self.erase_proposed(item, &place.to_buf().with_trailing_token(index), false);
-                }
-            }
-            Value::Object(members) => {
-                for (name, member) in members.iter_mut() {
-                    self.erase_proposed(member, &place.to_buf().with_trailing_token(name.as_str()), false);
-                }
-                *members = self.renamed_members(std::mem::take(members));
-            }
-            scalar if self.quotes_redacted(scalar) => *scalar = self.mark(scalar),
-            _ => {}
-        }
-    }
-
     /// Redacts the author's texts and places around a patch.
     fn redact_surroundings(&self, values: &mut Map<String, Value>, is_asked: bool) {
         self.texts(values, is_asked);
@@ -545,162 +438,6 @@ impl<'a> Rewriter<'a> {
                 goes_on
             }),
             number => !self.is_number_erased(number) || each(place),
-        }
-    }
-
-    fn is_number_erased(&self, number: &Value) -> bool {
-        let number = number.as_u64().and_then(|number| u32::try_from(number).ok());
-        number.is_some_and(|number| self.traces.is_erased(number))
-    }
-
-    fn holds_erased(&self, numbers: &Value) -> bool {
-        let (mut number_holds, mut name_holds) = (false, false);
-        each_number(numbers, &mut |number| number_holds |= self.traces.is_erased(number), &mut |name| {
-            name_holds |= self.names.contains(name)
-        });
-        number_holds || name_holds
-    }
-
-    /// Redacts the parts of a value by their numbers. Reports kept values that contain a redacted text.
-    fn erase_numbered(&mut self, value: &mut Value, numbers: &Value, seq: Seq, place: &Pointer) {
-        match (value, numbers) {
-            (Value::Array(items), Value::Array(numbers)) => {
-                for (index, (item, numbers)) in items.iter_mut().zip(numbers).enumerate() {
-                    self.erase_numbered(item, numbers, seq, &place.to_buf().with_trailing_token(index));
-                }
-            }
-            (Value::Object(members), Value::Object(numbers)) => {
-                for (name, member) in members.iter_mut() {
-                    let place = place.to_buf().with_trailing_token(name.as_str());
-                    if self.is_kept(name) {
-                        self.report_remaining(seq, &place);
-                    }
-                    if let Some(numbers) = numbers.get(name) {
-                        self.erase_numbered(member, numbers, seq, &place);
-                    }
-                }
-                *members = self.renamed_members(std::mem::take(members));
-            }
-            (scalar, number) if self.is_number_erased(number) => *scalar = self.mark(scalar),
-            (scalar, _) => {
-                if self.quotes_redacted(scalar) {
-                    self.report_remaining(seq, place);
-                }
-            }
-        }
-    }
-
-    /// Returns true for a kept name that contains a redacted text or that a requested place ends with.
-    fn is_kept(&self, name: &str) -> bool {
-        !self.names.contains(name) && (self.traces.is_kept(name) || self.needles.occur_in(name))
-    }
-
-    /// Reports the first prefix of a place that ends with a kept name.
-    fn report_kept_name(&mut self, seq: Seq, place: &Pointer) {
-        let mut above = PointerBuf::new();
-        for token in place.tokens() {
-            let name = token.decoded();
-            above.push_back(name.as_ref());
-            if self.is_kept(&name) {
-                self.report_remaining(seq, &above);
-                return;
-            }
-        }
-    }
-
-    fn report_remaining(&mut self, seq: Seq, place: &Pointer) {
-        if self.result.remaining.len() < REPORTED_MAX {
-            let place = renamed(place.as_str(), self.names, self.hasher);
-            self.result.remaining.push(RemainingCopy { seq, place });
-        }
-    }
-
-    /// Redacts the scalars of a value for which `is_erased` holds, and all redacted names.
-    fn erase_where(&self, value: &mut Value, is_erased: &mut dyn FnMut(&Value) -> bool) {
-        match value {
-            Value::Array(items) => items.iter_mut().for_each(|item| self.erase_where(item, is_erased)),
-            Value::Object(members) => {
-                members.values_mut().for_each(|member| self.erase_where(member, is_erased));
-                *members = self.renamed_members(std::mem::take(members));
-            }
-            scalar if is_erased(scalar) => *scalar = self.mark(scalar),
-            _ => {}
-        }
-    }
-
-    /// Redacts names that contain a redacted text, in a value outside the document.
-    fn rename_quoting(&self, value: &mut Value) {
-        match value {
-            Value::Array(items) => items.iter_mut().for_each(|item| self.rename_quoting(item)),
-            Value::Object(members) => {
-                members.values_mut().for_each(|member| self.rename_quoting(member));
-                let named = |name: String| match !is_placeholder(&name) && self.needles.occur_in(&name) {
-                    true => name_placeholder(self.hasher, &name),
-                    false => name,
-                };
-                *members = std::mem::take(members).into_iter().map(|(name, member)| (named(name), member)).collect();
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
-    }
-
-    fn mark(&self, value: &Value) -> Value {
-        match value {
-            Value::String(text) if is_placeholder(text) => value.clone(),
-            other => placeholder(self.hasher, other),
-        }
-    }
-
-    fn quotes_redacted(&self, value: &Value) -> bool {
-        self.needles.occur_in_value(value)
-    }
-
-    fn renamed_members(&self, members: Map<String, Value>) -> Map<String, Value> {
-        let named = |name: String| match self.names.contains(&name) {
-            true => name_placeholder(self.hasher, &name),
-            false => name,
-        };
-        members.into_iter().map(|(name, member)| (named(name), member)).collect()
-    }
-
-    fn rename_places(&self, op: &mut Value) {
-        for member in ["path", "from"] {
-            if let Some(place) = op.get_mut(member) {
-                self.rename(place);
-            }
-        }
-    }
-
-    fn rename_trigger(&self, values: &mut Map<String, Value>) {
-        if let Some(path) = values.get_mut("trigger").and_then(|trigger| trigger.get_mut("path")) {
-            self.rename(path);
-        }
-    }
-
-    fn rename(&self, pointer: &mut Value) {
-        if let Value::String(text) = pointer {
-            *text = renamed(text, self.names, self.hasher);
-        }
-    }
-
-    /// Redacts lists of places.
-    fn pointers(&self, values: &mut Map<String, Value>, is_asked: bool) {
-        for field in ["expand", "reads", "members", "places", "targets", "unshown"] {
-            let pointers = values.get_mut(field).and_then(Value::as_array_mut);
-            for pointer in pointers.into_iter().flatten() {
-                // `from` may be the name of a member, the `id` of an element, or any other value of the author.
-                if let Some(from) = pointer.get_mut("from") {
-                    match from {
-                        Value::String(name) if self.names.contains(name) => *name = name_placeholder(self.hasher, name),
-                        _ if is_asked || self.quotes_redacted(from) => *from = self.mark(from),
-                        _ => {}
-                    }
-                }
-                match pointer.get_mut("at") {
-                    Some(place) => self.rename(place),
-                    None => self.rename(pointer),
-                }
-            }
         }
     }
 }

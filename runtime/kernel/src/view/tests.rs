@@ -10,6 +10,8 @@ use crate::ablation::Interface;
 use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
 use crate::patch;
+use crate::pattern::PathSyntax;
+use crate::schema::Schema;
 
 mod large;
 mod lazy;

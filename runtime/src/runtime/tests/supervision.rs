@@ -11,7 +11,7 @@ use patchboard_kernel::record::{Body, Cause};
 use tokio::sync::Semaphore;
 
 use super::*;
-use crate::actors::failpoints::Failpoints;
+use crate::failpoints::Failpoints;
 use crate::ids::Ids;
 use crate::snapshotter::SnapshotPolicy;
 

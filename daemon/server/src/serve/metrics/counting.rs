@@ -9,8 +9,8 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Attempt, Body, Kind, Record};
+use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::observer::{DurableStep, Observer, RestartScope};
-use patchboard_runtime::runtime::RuntimeError;
 use prometheus::IntCounter;
 
 use super::Metrics;

@@ -7,7 +7,7 @@ use axum::extract::State;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_lint::source::Source;
 use patchboard_lint::{FINDINGS_MAX, Report, Severity};
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;

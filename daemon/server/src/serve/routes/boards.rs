@@ -13,7 +13,7 @@ use patchboard_kernel::money::Money;
 use patchboard_kernel::record::{End, Ended, LimitOverrides, PauseCause, Retried, WorkerLimitOverrides};
 use patchboard_llm::gate::BoardOutage;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
-use patchboard_runtime::runtime::RequestEffect;
+use patchboard_runtime::handle::RequestEffect;
 use patchboard_runtime::status::{BoardStatus, WorkerWait};
 use patchboard_storage::journal::BoardSummary;
 use serde::{Deserialize, Serialize};

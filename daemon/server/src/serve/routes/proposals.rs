@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use patchboard_kernel::board::{Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::id::{BoardId, Version, WorkerName};
-use patchboard_runtime::runtime::RequestEffect;
+use patchboard_runtime::handle::RequestEffect;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;

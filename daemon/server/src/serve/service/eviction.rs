@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_runtime::runtime::BoardHandle;
+use patchboard_runtime::handle::BoardHandle;
 use tokio::sync::watch;
 
 use super::Daemon;

@@ -6,7 +6,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, Created};
-use patchboard_runtime::runtime::RuntimeError;
+use patchboard_runtime::error::RuntimeError;
 use serde_json::Value;
 
 use super::Daemon;

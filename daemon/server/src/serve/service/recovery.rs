@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::{End, Kind, Record};
-use patchboard_runtime::runtime::BoardHandle;
+use patchboard_runtime::handle::BoardHandle;
 use patchboard_storage::journal::BoardSummary;
 use tokio::task::JoinSet;
 

@@ -10,6 +10,7 @@ use super::super::budget::{self, Bounds};
 use super::super::*;
 use super::{document, patterns, read_patterns, reference, section, start, view, worker};
 use crate::digest::{Hasher, Salt};
+use crate::pattern::PathSyntax;
 use crate::tree::Edit;
 
 const UNBOUNDED: Bounds = Bounds {

@@ -4,6 +4,8 @@ use serde_json::json;
 
 use super::super::*;
 use super::{Nobody, VISITS, patterns, section, start, worker};
+use crate::pattern::PathSyntax;
+use crate::schema::Schema;
 
 /// Returns a view with expansion requests, and a writer for every version.
 fn asked(worker: &Worker, state: &Value, trigger: &Value, expand: &[&str], budget: u32) -> View {
