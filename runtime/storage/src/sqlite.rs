@@ -18,6 +18,7 @@ mod file_identity;
 mod format;
 mod marks;
 mod parts;
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -30,15 +31,16 @@ use std::time::Duration;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
-use patchboard_kernel::record::{Kind, Record};
+use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotPart;
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::Connection;
 use tokio::sync::watch;
 
 pub use self::documents::SqliteDocuments;
-use self::error_mapping::{integrity_error, io_error, read_error, recheck_corrupt, sql_error};
+use self::error_mapping::{integrity_error, io_error, recheck_corrupt, sql_error};
 use self::file_identity::WatchedFiles;
 use self::marks::{Heads, Marks};
+use self::rows::{has, is_whole, last_listed, load_records, load_summaries, load_summary, load_text, lost};
 use crate::blocking;
 use crate::journal::{
     Answer, BoardSummary, BoxFuture, Claim, Erasure, GarbageCollection, Journal, JournalError, KeptSnapshot,
@@ -452,168 +454,6 @@ impl Journal for SqliteJournal {
             if found == "ok" { Ok(()) } else { Err(integrity_error(&found)) }
         })
     }
-}
-
-/// Parent of a board; only its first record names it.
-const SUMMARY_COLUMNS: &str = "board, name, created_at, updated_at, epoch, last_seq, last_hash, version, ended, \
-    (SELECT iif(json_valid(header), json_extract(header, '$.parent.board'), NULL) FROM records \
-     WHERE records.board = boards.board AND seq = 0)";
-
-fn load_summary(connection: &Connection, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
-    let sql = format!("SELECT {SUMMARY_COLUMNS} FROM boards WHERE board = ?1");
-    let mut statement = connection.prepare_cached(&sql).map_err(sql_error)?;
-    let mut rows = statement.query([board.as_str()]).map_err(sql_error)?;
-    rows.next().map_err(sql_error)?.map(summary).transpose()
-}
-
-/// Returns at most `limit` boards after `after`, in order of creation.
-fn load_summaries(
-    connection: &Connection,
-    after: Option<&ListCursor>,
-    limit: usize,
-) -> Result<Vec<BoardSummary>, JournalError> {
-    let sql = format!(
-        "SELECT {SUMMARY_COLUMNS} FROM boards WHERE ?1 IS NULL OR (created_at, board) > (?1, ?2) \
-         ORDER BY created_at, board LIMIT ?3"
-    );
-    let mut statement = connection.prepare_cached(&sql).map_err(sql_error)?;
-    let mut rows = statement.query(page_of(after, limit)).map_err(sql_error)?;
-    let mut boards = Vec::new();
-    while let Some(row) = rows.next().map_err(sql_error)? {
-        boards.push(summary(row)?);
-    }
-    Ok(boards)
-}
-
-fn load_text(connection: &Connection, hash: Digest) -> Result<Option<String>, JournalError> {
-    let mut statement = connection.prepare_cached("SELECT bytes FROM blobs WHERE hash = ?1").map_err(sql_error)?;
-    let bytes: Option<Vec<u8>> =
-        statement.query_row([hash.to_string()], |row| row.get(0)).optional().map_err(sql_error)?;
-    let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored text {hash} is not UTF-8") };
-    bytes.map(String::from_utf8).transpose().map_err(not_text)
-}
-
-/// Returns the parameters of a statement that reads a page of a list: time, board, limit.
-fn page_of(after: Option<&ListCursor>, limit: usize) -> (Option<i64>, Option<&str>, i64) {
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    (after.map(|(at, _)| at.0), after.map(|(_, board)| board.as_str()), limit)
-}
-
-/// Returns at most `limit` records without a gap.
-fn load_records(
-    connection: &Connection,
-    board: &BoardId,
-    after: Option<Seq>,
-    limit: usize,
-) -> Result<Vec<Record>, JournalError> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT seq, kind, at, header, payload, hash FROM records \
-             WHERE board = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-        )
-        .map_err(sql_error)?;
-    // No record has a larger number.
-    let last = after.map_or(-1, |seq| i64::try_from(seq.0).unwrap_or(i64::MAX));
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = statement.query((board.as_str(), last, limit)).map_err(sql_error)?;
-    let mut next = after.map_or(0, |seq| seq.0.saturating_add(1));
-    let mut records = Vec::new();
-    while let Some(row) = rows.next().map_err(sql_error)? {
-        let record = record(row)?;
-        if record.seq.0 != next {
-            return Err(JournalError::BadRecord {
-                seq: Seq(next),
-                why: format!("it is missing; the next one stored is {}", record.seq),
-            });
-        }
-        next += 1;
-        records.push(record);
-    }
-    Ok(records)
-}
-
-/// Returns true if a board has the record of a head.
-fn has(connection: &Connection, board: &BoardId, head: Head) -> Result<bool, JournalError> {
-    let mut statement =
-        connection.prepare_cached("SELECT hash FROM records WHERE board = ?1 AND seq = ?2").map_err(sql_error)?;
-    let row = (board.as_str(), to_sql_number(head.seq.0)?);
-    let hash: Option<String> = statement.query_row(row, |row| row.get(0)).optional().map_err(sql_error)?;
-    Ok(hash.is_some_and(|hash| hash == head.hash.to_string()))
-}
-
-/// Returns the loss of a board with an acknowledged head; none if the head is present, or the board was removed.
-fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<RecordLoss>, JournalError> {
-    let is_listed = last_listed(connection, board)?.is_some();
-    if is_listed && has(connection, board, head)? {
-        return Ok(None);
-    }
-    let last = "SELECT max(seq) FROM records WHERE board = ?1";
-    let mut statement = connection.prepare_cached(last).map_err(sql_error)?;
-    let found: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).map_err(sql_error)?;
-    // Commands find only listed boards.
-    let found = found.filter(|_| is_listed).map(|seq| Seq(seq.unsigned_abs()));
-    if found.is_none() && erase::has_tombstone(connection, board)? {
-        return Ok(None);
-    }
-    Ok(Some(RecordLoss { board: board.clone(), known: head.seq, found }))
-}
-
-/// Returns the number of a board's last record according to its summary.
-fn last_listed(connection: &Connection, board: &BoardId) -> Result<Option<Seq>, JournalError> {
-    let mut statement = connection.prepare_cached("SELECT last_seq FROM boards WHERE board = ?1").map_err(sql_error)?;
-    let last: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).optional().map_err(sql_error)?;
-    let negative =
-        |_| JournalError::Corrupt { seq: None, what: format!("the list of boards: {board}: a number is negative") };
-    last.map(|last| u64::try_from(last).map(Seq).map_err(negative)).transpose()
-}
-
-/// Returns an error if the summary names a later record than the last present one.
-fn is_whole(last: Option<Seq>, listed: Option<Seq>) -> Result<(), JournalError> {
-    match listed {
-        Some(listed) if last < Some(listed) => {
-            let why = format!("it is missing; the last one in the list of boards is {listed}");
-            Err(JournalError::BadRecord { seq: last.map(Seq::next).unwrap_or_default(), why })
-        }
-        _ => Ok(()),
-    }
-}
-
-fn summary(row: &Row<'_>) -> Result<BoardSummary, JournalError> {
-    let read = |what: String| JournalError::Corrupt { seq: None, what: format!("the list of boards: {what}") };
-    let board: String = row.get(0).map_err(|error| read(error.to_string()))?;
-    let fields = || -> Result<BoardSummary, String> {
-        let number = |column: usize| -> Result<u64, String> {
-            let number: i64 = row.get(column).map_err(|error| error.to_string())?;
-            u64::try_from(number).map_err(|error| error.to_string())
-        };
-        let text = |column: usize| row.get::<_, String>(column).map_err(|error| error.to_string());
-        let time = |column: usize| row.get::<_, i64>(column).map(Timestamp).map_err(|error| error.to_string());
-        let ended = row.get::<_, Option<String>>(8).map_err(|error| error.to_string())?;
-        Ok(BoardSummary {
-            id: board.clone().into(),
-            name: text(1)?,
-            created_at: time(2)?,
-            updated_at: time(3)?,
-            epoch: number(4)?,
-            head: Head { seq: Seq(number(5)?), hash: text(6)?.parse().map_err(|_| "a hash is malformed".to_owned())? },
-            version: patchboard_kernel::id::Version(number(7)?),
-            ended: ended.map(|code| append::end_of_code(&code)).transpose()?,
-            parent: row.get::<_, Option<String>>(9).map_err(|error| error.to_string())?.map(BoardId::from),
-        })
-    };
-    fields().map_err(|what| read(format!("{board}: {what}")))
-}
-
-fn record(row: &Row<'_>) -> Result<Record, JournalError> {
-    let seq: i64 = row.get(0).map_err(|error| read_error(None, &error))?;
-    let wrong = |what: &str| JournalError::Corrupt { seq: u64::try_from(seq).ok().map(Seq), what: what.to_owned() };
-    let seq = Seq(u64::try_from(seq).map_err(|_| wrong("its number is negative"))?);
-    let text = |column: usize| row.get::<_, String>(column).map_err(|error| read_error(Some(seq), &error));
-    let kind = text(1)?;
-    let kind = Kind::ALL.iter().copied().find(|known| known.as_str() == kind).ok_or_else(|| wrong("unknown kind"))?;
-    let at: i64 = row.get(2).map_err(|error| read_error(Some(seq), &error))?;
-    let hash = text(5)?.parse().map_err(|_| wrong("its hash is malformed"))?;
-    Ok(Record::new(seq, kind, Timestamp(at), text(3)?, text(4)?, hash))
 }
 
 fn to_sql_number(number: u64) -> Result<i64, JournalError> {

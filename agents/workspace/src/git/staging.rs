@@ -151,6 +151,13 @@ pub(super) async fn stage(
     Ok((repository.stage(&there, &gone).await?, omissions))
 }
 
+pub(super) async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
+) -> Result<T, GitError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| WorkspaceError::Broken(error.to_string()))?
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -272,11 +279,4 @@ mod tests {
             assert_eq!(sh(root, &format!("git ls-tree -r --name-only {tree}")), "x/b\ny/c\ny/d\n", "{form}");
         }
     }
-}
-
-pub(super) async fn on_disk<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
-) -> Result<T, GitError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| WorkspaceError::Broken(error.to_string()))?
 }

@@ -20,7 +20,6 @@ use patchboard_kernel::id::{BoardId, IdempotencyKey, WorkerName};
 use patchboard_kernel::json::{self, Limits};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
-use tower::ServiceExt as _;
 
 use super::access::{Permission, Scope};
 use super::caller::{Caller, unauthorized};

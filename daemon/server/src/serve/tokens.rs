@@ -19,7 +19,6 @@ use patchboard_storage::board_id;
 use patchboard_storage::documents::{Change, DocumentError, Documents, all, number_key, transact};
 use serde_json::json;
 use tokio::sync::watch;
-use utoipa::ToSchema;
 
 pub use self::api_token::ApiToken;
 pub use self::audit_log::{Action, AuditEntry, AuditedAction};

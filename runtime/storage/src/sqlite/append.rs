@@ -7,7 +7,8 @@ use patchboard_kernel::record::{End, Kind, Record};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::error_mapping::sql_error;
-use super::{load_summary, parts, to_sql_number};
+use super::rows::load_summary;
+use super::{parts, to_sql_number};
 use crate::journal::{BoardSummary, DECIDES_END, JournalError, rules};
 use patchboard_kernel::driver::{Batch, Head};
 

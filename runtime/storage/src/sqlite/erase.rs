@@ -15,7 +15,8 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::append::append_batch;
 use super::error_mapping::sql_error;
-use super::{FILE, Files, LOCK_TIMEOUT, format, page_of, to_sql_number, unpoisoned};
+use super::rows::page_of;
+use super::{FILE, Files, LOCK_TIMEOUT, format, to_sql_number, unpoisoned};
 use crate::journal::{Erasure, JournalError, ListCursor, NewPayload, Tombstone, VacuumStats};
 use crate::private_files;
 

@@ -17,7 +17,8 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehav
 
 use super::error_mapping::sql_error;
 use super::format;
-use super::{load_summary, to_sql_number, unpoisoned};
+use super::rows::load_summary;
+use super::{to_sql_number, unpoisoned};
 use crate::journal::rules::bad_batch;
 use crate::journal::{GarbageCollection, JournalError, KeptSnapshot, NewParts};
 use patchboard_kernel::driver::Batch;
