@@ -4,6 +4,7 @@
 mod agreement;
 mod alfworld;
 mod authoring;
+mod circles;
 mod codes;
 mod differential;
 mod faults;
