@@ -6,7 +6,7 @@
 //! [`open`] chooses the driver.
 //!
 //! * [`journal`]: the interface of boards: records, texts, snapshots, tombstones.
-//! * [`archives`]: the interface of archives, with its drivers.
+//! * [`archives`](mod@archives): the interface of archives, with its drivers.
 //! * [`sqlite`]: the driver for a data directory on local disk; [`memory`]: the one in memory.
 //! * [`documents`]: the interface of small JSON documents: API tokens, rows of departments.
 //! * [`blocking`]: storage for code that runs on a thread of its own.

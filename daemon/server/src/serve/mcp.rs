@@ -1,8 +1,8 @@
 //! MCP server of one worker: its tools, resources and errors.
 //!
-//! Owns the protocol: names, tools, resources, errors. [`worker_server`] implements the tools, [`tools`] describes
+//! Owns the protocol: names, tools, resources, errors. `worker_server` implements the tools, `tools` describes
 //! them;
-//! [`editor`] has the file tools; [`protocol_errors`] rejects malformed messages.
+//! [`editor`] has the file tools; `protocol_errors` rejects malformed messages.
 //!
 //! There are no sessions. The token or the path of each request names the worker, and a proposal names its basis by
 //! `lease` or `base`. So no state is kept between requests, and a lost connection or a restart loses none.

@@ -3,15 +3,15 @@
 //! Owns the daemon's side: addresses, tokens, limits, and the translation between requests and the runtime. Makes no
 //! decision about a board.
 //!
-//! * [`service`]: running boards and boards at rest, independent of the transport.
+//! * `service`: running boards and boards at rest, independent of the transport.
 //! * [`agui`]: AG-UI events of a board; [`mcp`]: the MCP server of a worker.
-//! * [`files`]: file access to a board's directory, for HTTP and MCP.
+//! * `files`: file access to a board's directory, for HTTP and MCP.
 //! * `tls`: TLS, a feature.
-//! * [`retention`]: retention of ended boards; [`reload`]: configuration reload.
+//! * `retention`: retention of ended boards; `reload`: configuration reload.
 //! * [`instance_lock`]: instance lock of a data directory; [`host`]: a daemon for the agents that share one directory.
-//! * [`http`], [`problem`], [`routes`]: the API; [`idempotency_keys`], [`idempotency_status`]: idempotency keys.
-//! * [`caller`], [`origins`], [`access`], [`tokens`]: authorization; [`limits`], [`processor_quota`]: limits.
-//! * [`metrics`], [`access_log`]: metrics and request log.
+//! * `http`, `problem`, `routes`: the API; `idempotency_keys`, `idempotency_status`: idempotency keys.
+//! * `caller`, `origins`, [`access`], [`tokens`]: authorization; `limits`, `processor_quota`: limits.
+//! * `metrics`, `access_log`: metrics and request log.
 
 pub mod access;
 mod access_log;
