@@ -173,8 +173,3 @@ fn store_summary(connection: &Connection, summary: &BoardSummary) -> Result<(), 
     statement.execute(row).map_err(sql_error)?;
     Ok(())
 }
-
-/// Returns the end with this code.
-pub(super) fn end_of_code(code: &str) -> Result<End, String> {
-    End::ALL.iter().copied().find(|end| end.as_str() == code).ok_or_else(|| format!("no board ends {code:?}"))
-}

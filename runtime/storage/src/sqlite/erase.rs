@@ -172,15 +172,6 @@ pub(super) fn erased_text(connection: &Connection, hash: Digest) -> Result<Optio
     Ok(row.map(|(board, seq)| (board.into(), Seq(seq.unsigned_abs()))))
 }
 
-/// Returns true if a board was removed.
-pub(super) fn has_tombstone(connection: &Connection, board: &BoardId) -> Result<bool, JournalError> {
-    if !format::has_erasures(connection)? {
-        return Ok(false);
-    }
-    let mut statement = connection.prepare_cached("SELECT 1 FROM tombstones WHERE board = ?1").map_err(sql_error)?;
-    statement.exists([board.as_str()]).map_err(sql_error)
-}
-
 /// See [`crate::journal::Journal::tombstone_page`].
 pub(super) fn tombstones(
     connection: &Connection,

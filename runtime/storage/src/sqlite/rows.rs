@@ -3,11 +3,11 @@
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::driver::Head;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
-use patchboard_kernel::record::{Kind, Record};
+use patchboard_kernel::record::{End, Kind, Record};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::error_mapping::{read_error, sql_error};
-use super::{append, erase, to_sql_number};
+use super::{format, to_sql_number};
 use crate::journal::{BoardSummary, JournalError, ListCursor, RecordLoss};
 
 /// Parent of a board; only its first record names it.
@@ -108,7 +108,7 @@ pub(super) fn lost(connection: &Connection, board: &BoardId, head: Head) -> Resu
     let found: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).map_err(sql_error)?;
     // Commands find only listed boards.
     let found = found.filter(|_| is_listed).map(|seq| Seq(seq.unsigned_abs()));
-    if found.is_none() && erase::has_tombstone(connection, board)? {
+    if found.is_none() && has_tombstone(connection, board)? {
         return Ok(None);
     }
     Ok(Some(RecordLoss { board: board.clone(), known: head.seq, found }))
@@ -153,7 +153,7 @@ pub(super) fn summary(row: &Row<'_>) -> Result<BoardSummary, JournalError> {
             epoch: number(4)?,
             head: Head { seq: Seq(number(5)?), hash: text(6)?.parse().map_err(|_| "a hash is malformed".to_owned())? },
             version: patchboard_kernel::id::Version(number(7)?),
-            ended: ended.map(|code| append::end_of_code(&code)).transpose()?,
+            ended: ended.map(|code| end_of_code(&code)).transpose()?,
             parent: row.get::<_, Option<String>>(9).map_err(|error| error.to_string())?.map(BoardId::from),
         })
     };
@@ -170,4 +170,18 @@ pub(super) fn record(row: &Row<'_>) -> Result<Record, JournalError> {
     let at: i64 = row.get(2).map_err(|error| read_error(Some(seq), &error))?;
     let hash = text(5)?.parse().map_err(|_| wrong("its hash is malformed"))?;
     Ok(Record::new(seq, kind, Timestamp(at), text(3)?, text(4)?, hash))
+}
+
+/// Returns the end with this code.
+fn end_of_code(code: &str) -> Result<End, String> {
+    End::ALL.iter().copied().find(|end| end.as_str() == code).ok_or_else(|| format!("no board ends {code:?}"))
+}
+
+/// Returns true if a board was removed.
+fn has_tombstone(connection: &Connection, board: &BoardId) -> Result<bool, JournalError> {
+    if !format::has_erasures(connection)? {
+        return Ok(false);
+    }
+    let mut statement = connection.prepare_cached("SELECT 1 FROM tombstones WHERE board = ?1").map_err(sql_error)?;
+    statement.exists([board.as_str()]).map_err(sql_error)
 }
