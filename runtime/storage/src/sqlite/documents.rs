@@ -224,6 +224,8 @@ impl Documents for SqliteDocuments {
 
 /// Returns the format of a file, whose tables are read only if it is one of this program.
 fn format_of(connection: &Connection, path: &Path) -> Result<Format, DocumentError> {
+    // Both numbers of one moment: another process may create the file meanwhile.
+    let _moment = connection.is_autocommit().then(|| connection.unchecked_transaction()).transpose().map_err(error)?;
     let number = |sql: &str| connection.query_row(sql, (), |row| row.get::<_, i64>(0)).map_err(error);
     let tables = "SELECT count(*) FROM sqlite_schema";
     match (number("PRAGMA application_id")?, number("PRAGMA user_version")?) {
