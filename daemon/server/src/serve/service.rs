@@ -156,13 +156,12 @@ impl Daemon {
     }
 
     /// Checks the list entry of a board that does not run here against its records.
-    async fn check_listed(&self, board: &BoardId) -> Result<(), JournalError> {
+    async fn check_listed(&self, board: &BoardId) -> ApiResult<()> {
         if self.running(board).is_some() {
             return Ok(());
         }
         let (journal, board) = (Arc::clone(&self.reader.journal), board.clone());
-        let checked = tokio::task::spawn_blocking(move || audit::check_listed(&*journal, &board)).await;
-        checked.unwrap_or_else(|error| Err(JournalError::Io(error.to_string())))
+        Ok(self.run_read(move || audit::check_listed(&*journal, &board)).await??)
     }
 
     /// Returns true if the list entry of a board contradicts its records.

@@ -61,6 +61,12 @@ impl Daemon {
         self: &Arc<Self>,
         question: impl FnOnce(&Reader) -> Result<T, Failure> + Send + 'static,
     ) -> ApiResult<T> {
+        let daemon = Arc::clone(self);
+        Ok(self.run_read(move || question(&daemon.reader)).await??)
+    }
+
+    /// Runs a read on a blocking thread, with bounded concurrency; the caller is charged for it.
+    pub(super) async fn run_read<T: Send + 'static>(&self, read: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
         let gone = || Problem::from(RuntimeError::Start("the daemon is stopping".to_owned()));
         let caller = MeteredCaller::current();
         let place = match &caller {
@@ -68,20 +74,16 @@ impl Daemon {
             None => Arc::clone(&self.reads).acquire_owned().await.ok(),
         };
         let place = place.ok_or_else(gone)?;
-        let daemon = Arc::clone(self);
         let result = tokio::task::spawn_blocking(move || {
             // Releases the permit when the read is done, even if the caller has left.
             let _place = place;
             match caller {
-                Some(caller) => caller.run_charged(|| question(&daemon.reader)),
-                None => question(&daemon.reader),
+                Some(caller) => caller.run_charged(read),
+                None => read(),
             }
-        })
-        .await;
-        match result {
-            Ok(answer) => Ok(answer?),
-            Err(error) => Err(Failure::failed("internal", format!("the question was not answered: {error}")).into()),
-        }
+        });
+        let failed = |error| Failure::failed("internal", format!("the question was not answered: {error}"));
+        Ok(result.await.map_err(failed)?)
     }
 
     /// Reads one board as of a version; `None`: its current state.
