@@ -11,7 +11,8 @@ use patchboard_kernel::board::{Board, NewBoard};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::plan::{Plan, UncachedPlans};
-use patchboard_lint::source::{COPIED_BYTES_MAX, DEPTH_MAX, Position, Source, VALUES_MAX};
+use patchboard_lint::Position;
+use patchboard_lint::source::{COPIED_BYTES_MAX, DEPTH_MAX, Source, VALUES_MAX};
 use patchboard_lint::{Diagnostic, FINDINGS_MAX, Report, Severity};
 use serde_json::{Value, json};
 

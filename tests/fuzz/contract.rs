@@ -177,7 +177,7 @@ fn check_contract(situation: &Situation) {
     let contract = match Contract::compile(
         &worker,
         &every_place,
-        &patchboard_kernel::plan::ExpressionCompiler::new(PathSyntax::Plain),
+        &patchboard_kernel::expressions::ExpressionCompiler::new(PathSyntax::Plain),
     ) {
         Ok(contract) => contract,
         Err(error) => {

@@ -8,8 +8,9 @@ use patchboard_faults::random::Random;
 use patchboard_kernel::board::{Board, Input};
 use patchboard_kernel::digest::{Digest, Hasher};
 use patchboard_kernel::id::{Seq, Timestamp};
+use patchboard_kernel::placeholder::is_placeholder;
 use patchboard_kernel::record::{Body, Ended, GENESIS, Kind, Record};
-use patchboard_kernel::redaction::{self, RedactionCode, Request, is_placeholder};
+use patchboard_kernel::redaction::{self, RedactionCode, Request};
 use patchboard_kernel::replay;
 use serde_json::Value;
 

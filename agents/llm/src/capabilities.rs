@@ -246,7 +246,7 @@ impl CapabilityProbe {
         let cost = model
             .price
             .as_ref()
-            .map(|price| Cost { amount: Money(price.cost(self.tokens)), currency: price.currency.clone() });
+            .map(|price| Cost { amount: Money(self.tokens.cost(price)), currency: price.currency.clone() });
         let token_limit = match (model.api, shape.limit) {
             (Api::Anthropic, _) => Some("max_tokens"),
             (_, Limit::None) => None,

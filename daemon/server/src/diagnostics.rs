@@ -167,7 +167,7 @@ fn excerpt(line: &str, column: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use patchboard_lint::source::Position;
+    use patchboard_lint::Position;
     use patchboard_lint::{Diagnostic, Severity};
 
     fn finding(line: u32, column: u32) -> Diagnostic {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::expand_request::ExpandRequest;
 use crate::expr::Variable;
 use crate::pattern::{Pattern, PatternToken};
-use crate::redaction::is_placeholder;
+use crate::placeholder::is_placeholder;
 
 /// Maximum tokens of a JSON Pointer in which names are replaced.
 const POINTER_TOKENS_MAX: usize = 64;

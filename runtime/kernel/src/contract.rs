@@ -21,6 +21,7 @@ mod condition;
 mod definitions;
 mod judgement;
 mod readable;
+mod target;
 #[cfg(test)]
 mod tests;
 mod value_grant;
@@ -36,9 +37,9 @@ use serde_json::Value;
 use crate::bindings::Bindings;
 use crate::blueprint::{Approval, GrantOp, Worker};
 use crate::expr::Expr;
+use crate::expressions::{BOUND, ExpressionCompiler, ExpressionOwner};
 use crate::id::WorkerName;
 use crate::pattern::{Pattern, PatternToken, is_index};
-use crate::plan::{BOUND, ExpressionCompiler, ExpressionOwner};
 use crate::rejection::AllowedWrite;
 use crate::schema::Schema;
 use crate::tree::Node;

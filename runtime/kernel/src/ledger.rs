@@ -7,15 +7,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::board::CallLimits;
 use crate::breaker::Branch;
 use crate::id::WorkerName;
+use crate::limits::CallLimits;
 use crate::money::Price;
 use crate::mutants::{self, Mutant};
 use crate::record::{Architect, Resource};
 
 /// Largest integer such that canonical JSON (RFC 8785) represents it and all smaller ones exactly.
 const EXACT_MAX: u64 = (1 << 53) - 1;
+
+/// Number of tokens to which a price refers.
+const TOKENS_PER_PRICE: u128 = 1_000_000;
 
 /// Caps tokens at the maximum that a record can hold exactly (2^53 − 1).
 pub(crate) fn cap_tokens(tokens: u64) -> u64 {
@@ -53,6 +56,16 @@ impl Usage {
             estimated: self.estimated,
             money: cap_tokens(self.money),
         }
+    }
+
+    /// Returns the cost of a call at a price, in 10⁻⁹ of the currency, rounded up.
+    pub fn cost(self, price: &Price) -> u64 {
+        let cached = self.cached.min(self.prompt);
+        let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
+        let sum = part(self.prompt - cached, price.input)
+            .saturating_add(part(cached, price.cached))
+            .saturating_add(part(self.completion, price.output));
+        cap_tokens(u64::try_from(sum.div_ceil(TOKENS_PER_PRICE)).unwrap_or(u64::MAX))
     }
 
     /// Adds the cost of another call. The sum counts as estimated if any part of it is.
@@ -127,7 +140,7 @@ impl CallReservation<'_> {
     }
 
     fn money_of(&self, usage: Usage) -> u64 {
-        self.price.map_or(0, |price| price.cost(usage)).saturating_add(usage.money)
+        self.price.map_or(0, |price| usage.cost(price)).saturating_add(usage.money)
     }
 }
 
@@ -206,7 +219,7 @@ impl Ledger {
             prompt: usage.prompt,
             completion: usage.completion,
             cached: usage.cached,
-            money: price.map_or(0, |price| price.cost(*usage)),
+            money: price.map_or(0, |price| usage.cost(price)),
             ..Account::default()
         };
         self.board = account;
@@ -317,4 +330,22 @@ impl Ledger {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_costs_what_its_tokens_do_rounded_up() {
+        let price = Price { input: 150_000_000, cached: 75_000_000, output: 600_000_000, currency: "USD".into() };
+        let usage = |prompt, cached, completion| Usage { prompt, cached, completion, estimated: false, money: 0 };
+        assert_eq!(usage(1000, 0, 100).cost(&price), 210_000);
+        assert_eq!(usage(1000, 400, 100).cost(&price), 180_000);
+        assert_eq!(usage(10, 20, 0).cost(&price), 750, "no more is cached than was sent");
+        assert_eq!(usage(0, 0, 0).cost(&price), 0);
+        let odd = Price { input: 1, cached: 1, output: 1, currency: "USD".into() };
+        assert_eq!(usage(1, 0, 0).cost(&odd), 1);
+        assert_eq!(usage(0, 0, u64::MAX).cost(&Price { output: u64::MAX, ..odd }), (1 << 53) - 1);
+    }
 }

@@ -9,16 +9,17 @@
 //! * [`board`]: [`board::Board::step`], the only way to change a board; [`driver`] holds the output of a step until it
 //!   is durable; [`replay`] derives a run again.
 //! * [`pipeline`]: the seven stages of judging a proposal; [`rejection`]: the result of a failed stage.
-//! * [`blueprint`]: the contract of a board; [`plan`]: its compiled form. `patchboard-lint` reads and checks it.
+//! * [`blueprint`]: the contract of a board; [`plan`]: its compiled form; [`expressions`]: its
+//!   expressions. `patchboard-lint` reads and checks it.
 //! * [`contract`], [`freshness`], [`schema`], [`expr`], [`invariant`]: write grants, conflicts with concurrent commits,
 //!   validity of documents, conditions on them.
 //! * [`files`]: a directory of files beside the document, and the edits allowed to each worker by its read set.
 //! * [`json`], [`patch`], [`tree`], [`state`], [`digest`]: documents, their edits and their fingerprints.
 //! * [`ablation`]: ablations, for comparisons.
 //! * [`record`]: the journal's records and their hash chain; [`snapshot`]: a whole board as stored parts.
-//! * [`scheduler`], [`breaker`], [`ledger`], [`view`]: parts of a board; [`rules`]: invocations triggered by rules;
+//! * [`scheduler`], [`breaker`], [`ledger`], [`limits`], [`view`]: parts of a board; [`rules`]: invocations triggered by rules;
 //!   [`cron`]: schedules.
-//! * [`redaction`]: values to redact in records, and their placeholders.
+//! * [`redaction`]: values to redact in records; [`placeholder`]: their placeholders.
 //! * [`idempotency`]: idempotency keys; [`work_budget`]: a bound on the work of a check.
 //! * [`rejection_counts`]: counts of rejections; [`mutants`]: bugs that tests switch on.
 //! * [`call_context`], [`reply_schema`]: structured access to a view's values, and the JSON Schema of a reply.
@@ -39,6 +40,7 @@ pub mod driver;
 pub mod event;
 pub mod expand_request;
 pub mod expr;
+pub mod expressions;
 pub mod failure;
 pub mod files;
 pub mod freshness;
@@ -47,12 +49,14 @@ pub mod idempotency;
 pub mod invariant;
 pub mod json;
 pub mod ledger;
+pub mod limits;
 pub mod money;
 pub mod mutants;
 pub mod nested;
 pub mod patch;
 pub mod pattern;
 pub mod pipeline;
+pub mod placeholder;
 pub mod plan;
 mod projection;
 pub mod record;
@@ -67,6 +71,7 @@ pub mod schema;
 pub mod signal_payload;
 pub mod snapshot;
 pub mod state;
+mod targets;
 pub mod text;
 pub mod tree;
 pub mod view;

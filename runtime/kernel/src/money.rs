@@ -5,16 +5,11 @@ use std::fmt;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::ledger::{Usage, cap_tokens};
-
 /// Units of [`Money`] in one unit of the currency.
 const UNITS: f64 = 1e9;
 
 /// Largest amount that a blueprint or a price may name, in units of the currency.
 const AMOUNT_MAX: f64 = 9e6;
-
-/// Number of tokens to which a price refers.
-const TOKENS_PER_PRICE: u128 = 1_000_000;
 
 /// Amount of money in 10⁻⁹ of the currency, serialised as a decimal number of the currency.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -77,18 +72,6 @@ pub struct Price {
     pub currency: String,
 }
 
-impl Price {
-    /// Returns the price of a call, in 10⁻⁹ of the currency, rounded up.
-    pub fn cost(&self, usage: Usage) -> u64 {
-        let cached = usage.cached.min(usage.prompt);
-        let part = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
-        let sum = part(usage.prompt - cached, self.input)
-            .saturating_add(part(cached, self.cached))
-            .saturating_add(part(usage.completion, self.output));
-        cap_tokens(u64::try_from(sum.div_ceil(TOKENS_PER_PRICE)).unwrap_or(u64::MAX))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,18 +93,5 @@ mod tests {
         for wrong in [-0.1, f64::NAN, f64::INFINITY, 9.1e6, 1e-10] {
             assert!(Money::from_amount(wrong).is_err(), "{wrong}");
         }
-    }
-
-    #[test]
-    fn a_call_costs_what_its_tokens_do_rounded_up() {
-        let price = Price { input: 150_000_000, cached: 75_000_000, output: 600_000_000, currency: "USD".into() };
-        let usage = |prompt, cached, completion| Usage { prompt, cached, completion, estimated: false, money: 0 };
-        assert_eq!(price.cost(usage(1000, 0, 100)), 210_000);
-        assert_eq!(price.cost(usage(1000, 400, 100)), 180_000);
-        assert_eq!(price.cost(usage(10, 20, 0)), 750, "no more is cached than was sent");
-        assert_eq!(price.cost(usage(0, 0, 0)), 0);
-        let odd = Price { input: 1, cached: 1, output: 1, currency: "USD".into() };
-        assert_eq!(odd.cost(usage(1, 0, 0)), 1);
-        assert_eq!(Price { output: u64::MAX, ..odd }.cost(usage(0, 0, u64::MAX)), (1 << 53) - 1);
     }
 }

@@ -32,13 +32,14 @@ use crate::blueprint::{Approval, PatchLimits};
 use crate::event::Change;
 use crate::expr::Allowance;
 use crate::files::EditProposal;
-use crate::freshness::{ProposalContext, Targets};
+use crate::freshness::ProposalContext;
 use crate::id::WorkerName;
 use crate::json;
 use crate::patch::{self, Op};
-use crate::plan::{Plan, WorkerPlan};
+use crate::plan::{Plan, STAGES, WorkerPlan};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::state::{Candidate, State};
+use crate::targets::Targets;
 
 pub use application::{check_initial, reapply};
 use mask::Visibility;
@@ -50,7 +51,6 @@ pub use reply::{ClarifyQuestion, Reply, ReplyBody};
 pub(crate) use reply::{fingerprint, pass_fingerprint};
 pub(crate) use reply_conversion::MESSAGES;
 pub use requests::nothing_to_show;
-pub(crate) use stages::{STAGES, StageSpec, stages_of};
 
 /// Result of judging a proposal.
 #[derive(Clone)]
@@ -208,15 +208,16 @@ pub fn amend(plan: &Plan, state: &State, mut patch: Value) -> Result<Accepted, R
 
 /// Runs the stages of a proposal until one fails or nothing is left to judge.
 fn run(plan: &Plan, state: &State, subject: Subject<'_>, proposal: OnceCell<Unwrapped>) -> Verdict {
-    let stages = match subject {
-        Subject::Reply(ReplySource { by: Proposer { worker_plan: Some(seat), .. }, .. }) => &seat.stages,
+    let steps = match subject {
+        Subject::Reply(ReplySource { by: Proposer { worker_plan: Some(seat), .. }, .. }) => &seat.steps,
         _ => &STAGES[..],
     };
     let mut judgement = Judgement::new(plan, state, subject, &proposal);
-    for StageSpec { stage, run } in stages {
+    for step in steps {
+        let (stage, run) = stages::of_step(*step);
         let violations = run(&mut judgement);
         if !violations.is_empty() {
-            return judgement.reject(*stage, violations);
+            return judgement.reject(stage, violations);
         }
         if judgement.is_unchanged {
             break;

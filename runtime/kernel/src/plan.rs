@@ -1,8 +1,8 @@
 //! Compiled blueprint: every schema, pattern, contract and expression is compiled once.
 
-mod expressions;
 mod quiescence;
 mod rule;
+mod steps;
 mod worker_plan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,23 +18,19 @@ use crate::blueprint::{
 use crate::contract::{Contract, Values};
 use crate::cron::Cron;
 use crate::expr::{Dialect, Expr};
+use crate::expressions::{ExpressionCompiler, ExpressionOwner};
 use crate::files::{Access, FILES};
 use crate::id::WorkerName;
 use crate::pattern::{PathSyntax, Pattern};
-use crate::pipeline::stages_of;
 use crate::record;
 use crate::schema::{Schema, StateSchema};
 use crate::tree::Node;
 use crate::view::FixedParts;
 
-pub use expressions::{ExpressionCompiler, ExpressionOwner};
-pub use expressions::{place, push_token, pushed, request_part};
 pub use quiescence::{QuiescenceKind, QuiescenceWait};
 pub use rule::{CompiledTrigger, Delay, DelayMs, Invariant, MemberSelector, Rule};
+pub(crate) use steps::{STAGES, Step};
 pub use worker_plan::WorkerPlan;
-
-/// Variable that holds the bindings of path templates.
-pub const BOUND: &str = "bound";
 
 /// A compiled blueprint.
 pub struct Plan {
@@ -227,7 +223,6 @@ impl Plan {
                 }
             }
             let names = Arc::new(names);
-            let stages = stages_of(&mode, is_ablated);
             let worker_plan = WorkerPlan {
                 name,
                 worker,
@@ -236,7 +231,7 @@ impl Plan {
                 unrestricted: open,
                 interface,
                 files,
-                stages,
+                steps: Step::of_mode(&mode, is_ablated),
                 shows_rejections: is_told,
                 journal_format: journal,
                 fixed,

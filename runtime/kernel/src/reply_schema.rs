@@ -24,6 +24,7 @@
 mod copy_sources;
 mod demands;
 mod expression;
+mod need;
 mod places;
 #[cfg(test)]
 mod tests;
@@ -41,7 +42,8 @@ use crate::tree::Node;
 
 use copy_sources::Move;
 use demands::Demands;
-use places::{KnownDocument, Need, PLACES_MAX, Places};
+use need::{Need, need};
+use places::{KnownDocument, PLACES_MAX, Places};
 use value::Detail;
 
 /// Maximum characters of a form as compact JSON. Servers compile it into a grammar before they answer, and small
@@ -179,14 +181,6 @@ impl Branches {
             self.is_cut |= branch.path.is_cut || branch.from.as_ref().is_some_and(|from| from.is_cut);
             self.found.push(branch);
         }
-    }
-}
-
-const fn need(op: GrantOp) -> Need {
-    match op {
-        GrantOp::Add | GrantOp::Move | GrantOp::Copy => Need::Create,
-        GrantOp::Insert => Need::Insert,
-        GrantOp::Replace | GrantOp::Remove => Need::Overwrite,
     }
 }
 

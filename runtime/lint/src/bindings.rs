@@ -9,9 +9,10 @@ use crate::source::child;
 use patchboard_kernel::bindings::BindingSource;
 use patchboard_kernel::blueprint::{Action, Rule, Trigger};
 use patchboard_kernel::expr::LookupStep;
+use patchboard_kernel::expressions::{BOUND, request_part};
 use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::pattern::{PathSyntax, Pattern, PatternToken, is_name};
-use patchboard_kernel::plan::{BOUND, repeated_name, request_part};
+use patchboard_kernel::plan::repeated_name;
 use patchboard_kernel::schema::Location;
 
 impl Linter<'_> {

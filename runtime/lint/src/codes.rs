@@ -1,6 +1,16 @@
 //! The table of the findings of this crate. Extensions add their own.
 
-use super::Severity::{self, Error, Warning};
+use Severity::{Error, Warning};
+
+/// Severity of a finding.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The blueprint is rejected.
+    Error,
+    /// The blueprint runs, but probably not as intended.
+    Warning,
+}
 
 /// Code, severity and one-line meaning of a finding. Codes are stable.
 pub type FindingCode = (&'static str, Severity, &'static str);
@@ -168,6 +178,6 @@ pub const CODES: &[FindingCode] = &[
 ];
 
 /// Returns the severity of a code; one that is not in the table counts as an error.
-pub(super) fn severity(code: &str, codes: &[FindingCode]) -> Severity {
+pub(crate) fn severity(code: &str, codes: &[FindingCode]) -> Severity {
     codes.iter().find(|(name, ..)| *name == code).map_or(Error, |(_, severity, _)| *severity)
 }

@@ -3,13 +3,12 @@
 use serde_json::Value;
 
 use super::conditions::{last_name, offset};
-use super::signal_values::signal_of;
 use super::{Expression, Linter, suggest};
-use patchboard_kernel::blueprint::{EventOp, Trigger};
+use patchboard_kernel::blueprint::{EventOp, Rule, Trigger};
 use patchboard_kernel::expr::{CompareOp, Comparison, DecidedComparisons, EXACT_MAX, Lookup, LookupStep, Operand};
+use patchboard_kernel::expressions::{BOUND, ExpressionOwner, place, pushed};
 use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::pattern::{is_index, is_name};
-use patchboard_kernel::plan::{BOUND, ExpressionOwner, place, pushed};
 use patchboard_kernel::schema::Schema;
 
 /// Message and help about a comparison.
@@ -412,6 +411,15 @@ fn never_op(comparison: &Comparison, owner: ExpressionOwner<'_>) -> Option<Messa
     };
     let help = suggest(op, known.iter().copied(), "");
     (!known.contains(&op)).then(|| (format!("`event.op` is never \"{op}\" here{}", outcome(comparison.test)), help))
+}
+
+/// Returns the signal that triggers a rule.
+pub(super) fn signal_of(rule: &Rule) -> Option<&str> {
+    match &rule.trigger {
+        Trigger::Signal(signal) => Some(signal),
+        Trigger::Manual => Some(rule.name.as_str()),
+        _ => None,
+    }
 }
 
 /// Returns true if a schema allows a value of this type.

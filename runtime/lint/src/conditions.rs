@@ -10,8 +10,8 @@ use super::invariants::adds;
 use super::{Expression, Linter, suggest};
 use patchboard_kernel::blueprint::{EventOp, GrantOp, Trigger};
 use patchboard_kernel::expr::{Existence, Lookup, LookupStep, Variable, Variables};
+use patchboard_kernel::expressions::{BOUND, ExpressionOwner, place};
 use patchboard_kernel::pattern::Pattern;
-use patchboard_kernel::plan::{BOUND, ExpressionOwner, place};
 
 /// Members of `event` for a rule on a change.
 const EVENT_MEMBERS: [&str; 5] = ["op", "path", "captures", "worker", "version"];

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Linter;
 use super::cached_schema::CachedSchema;
-use crate::source::Position;
+use crate::diagnostic::Position;
 use patchboard_kernel::blueprint::GrantOp;
 use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::pattern::{Pattern, PatternToken, is_index};

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Linter;
 use patchboard_kernel::blueprint::{Rule, Trigger};
 use patchboard_kernel::expr::{Expr, Variable, Variables};
-use patchboard_kernel::plan::ExpressionOwner;
+use patchboard_kernel::expressions::ExpressionOwner;
 
 pub(super) const ASK_FOR_MORE: &str = "Ask for what the last worker writes: `has(state.answer)`; of a collection that begins empty also that \
                                        something is in it: `size(state.notes) > 0 && …`.";

@@ -2,8 +2,9 @@
 //!
 //! Owns what an extension may read of a check ([`crate::extension::Extension::lint`]). Defines no finding.
 
+use super::Linter;
 use super::codes::{FindingCode, severity};
-use super::{Diagnostic, Linter};
+use super::diagnostic::Diagnostic;
 use patchboard_kernel::blueprint::{Worker, WriteGrant};
 use patchboard_kernel::pattern::Pattern;
 

@@ -3,8 +3,10 @@
 //! Owns the interface only. Lint knows no protocol; each is an [`Extension`] that the caller passes to
 //! [`crate::source::resolve`] and [`crate::check`].
 
+use crate::codes::FindingCode;
+use crate::diagnostic::Diagnostic;
+use crate::extended::LintContext;
 use crate::source::{FileLoader, Source};
-use crate::{Diagnostic, FindingCode, LintContext};
 
 /// Extension of blueprints.
 pub trait Extension: Sync {

@@ -9,10 +9,10 @@ use super::cached_schema::CachedSchema;
 use super::{Expression, Linter, Write};
 use patchboard_kernel::blueprint::GrantOp;
 use patchboard_kernel::expr::Reference;
+use patchboard_kernel::expressions::push_token;
+use patchboard_kernel::expressions::{ExpressionOwner, place, request_part};
 use patchboard_kernel::invariant::shared_references;
 use patchboard_kernel::pattern::{Pattern, PatternToken};
-use patchboard_kernel::plan::push_token;
-use patchboard_kernel::plan::{ExpressionOwner, place, request_part};
 use patchboard_kernel::schema::{Location, SMALL_COLLECTION_MAX};
 
 /// Maximum length of a chain of schema references that is followed.

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use super::flow::Causes;
 use super::{Linter, WorkerGrants, Write};
 use patchboard_kernel::blueprint::{Rule, Run, Trigger};
+use patchboard_kernel::expressions;
 use patchboard_kernel::id::RuleName;
 use patchboard_kernel::pattern::Pattern;
-use patchboard_kernel::plan;
 
 impl<'a> Linter<'a> {
     /// Warns of joins that wait only for the first of several completions of another rule.
@@ -136,7 +136,7 @@ impl<'a> Linter<'a> {
             one.expr
                 .lookups()
                 .into_iter()
-                .filter_map(|look| plan::place(&look, one.owner, self.paths))
+                .filter_map(|look| expressions::place(&look, one.owner, self.paths))
                 .collect::<Vec<_>>()
         });
         self.worker_grants.values().flat_map(|seat| &seat.reads).any(|read| meets(&read.pattern))

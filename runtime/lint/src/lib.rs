@@ -23,6 +23,7 @@ mod codes;
 mod comparisons;
 mod conditions;
 mod costs;
+mod diagnostic;
 mod document;
 mod ending;
 mod extended;
@@ -56,22 +57,22 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use cached_schema::CachedSchema;
-pub use codes::{CODES, FindingCode};
+pub use codes::{CODES, FindingCode, Severity};
 pub use costs::OpaquePlace;
+pub use diagnostic::{Diagnostic, Position};
 pub use extended::LintContext;
 pub use initial_board::{VIEW_CODES, check_with_request};
 use initial_document::InitialDocument;
 pub use meta_schema::MetaSchema;
-pub(crate) use nested_boards::{BOARDS_MAX, DEPTH_MAX, too_many};
 
 use crate::extension::Extension;
-use crate::source::{Position, Source};
+use crate::source::{BOARD_DEPTH_MAX, BOARDS_MAX, Source, too_many_boards};
 use patchboard_kernel::blueprint::{Blueprint, Worker, WriteGrant};
 use patchboard_kernel::contract::Values;
 use patchboard_kernel::expr::Expr;
+use patchboard_kernel::expressions::ExpressionOwner;
 use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::pattern::{PathSyntax, Pattern};
-use patchboard_kernel::plan::ExpressionOwner;
 use patchboard_kernel::record::FORMAT;
 use patchboard_kernel::work_budget::{WorkBudget, WorkKind};
 
@@ -83,77 +84,6 @@ pub const STEPS_MAX: u64 = 100_000_000;
 
 /// Maximum number of findings in a report.
 pub const FINDINGS_MAX: usize = 100;
-
-/// Severity of a finding.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// The blueprint is rejected.
-    Error,
-    /// The blueprint runs, but probably not as intended.
-    Warning,
-}
-
-/// One finding.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
-pub struct Diagnostic {
-    /// Error: the blueprint is rejected. Warning: it runs.
-    pub severity: Severity,
-    /// Stable code, one of [`CODES`] or of an extension.
-    pub code: &'static str,
-    /// JSON Pointer into the blueprint, its fragments resolved; into the fragment while they are not.
-    pub pointer: String,
-    /// Position in the source, if there is one.
-    pub position: Option<Position>,
-    /// The fragment that `position` is in; `None` for the blueprint's own file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
-    /// The problem.
-    pub message: String,
-    /// The fix.
-    pub help: String,
-}
-
-impl Diagnostic {
-    /// Creates a finding without a position. The code determines the severity; a code of an extension is an error.
-    pub fn new(code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self {
-            severity: codes::severity(code, CODES),
-            code,
-            pointer: pointer.to_owned(),
-            position: None,
-            file: None,
-            message: message.into(),
-            help: help.into(),
-        }
-    }
-
-    /// Creates a finding about the value at a place of a source.
-    pub fn at(
-        source: &Source,
-        code: &'static str,
-        pointer: &str,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) -> Self {
-        let finding = Self::new(code, pointer, message, help);
-        Self { position: source.position(pointer), file: source.fragment(pointer).map(str::to_owned), ..finding }
-    }
-
-    /// Prefixes the finding's pointer.
-    #[must_use]
-    pub fn below(mut self, pointer: &str) -> Self {
-        self.pointer.insert_str(0, pointer);
-        self
-    }
-
-    /// Sets the fragment of the finding.
-    #[must_use]
-    pub fn in_file(mut self, name: &str) -> Self {
-        self.file = Some(name.to_owned());
-        self
-    }
-}
 
 /// Result of checking a blueprint.
 #[derive(Clone, PartialEq, Debug)]
@@ -183,7 +113,7 @@ pub fn check(source: &Source, extensions: &[&dyn Extension]) -> Report {
 /// Like [`check`], with another bound: a blueprint that takes more steps has only the finding `too_costly`.
 pub fn check_at_most(source: &Source, extensions: &[&dyn Extension], steps: u64) -> Report {
     let effort = WorkBudget::with_max(steps);
-    let report = check_within(source, extensions, 0, &mut { nested_boards::BOARDS_MAX }, &effort);
+    let report = check_within(source, extensions, 0, &mut { BOARDS_MAX }, &effort);
     if effort.is_spent() { Report::from_error(too_costly(source, steps, &effort)) } else { report }
 }
 
@@ -219,10 +149,10 @@ fn check_within(
     }
     let (mut blueprint, mut opaque) = (None, Vec::new());
     // Beyond the limit, the nesting itself is reported.
-    if depth <= nested_boards::DEPTH_MAX {
+    if depth <= BOARD_DEPTH_MAX {
         for (at, inside) in source.within("/boards") {
             let Some(fewer) = left.checked_sub(1) else {
-                findings.push(nested_boards::too_many(source, &at));
+                findings.push(too_many_boards(source, &at));
                 break;
             };
             *left = fewer;

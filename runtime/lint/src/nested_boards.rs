@@ -7,24 +7,12 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::paths::declares;
-use super::{Diagnostic, Linter, suggest};
-use crate::source::{Source, child};
+use super::{Linter, suggest};
+use crate::source::{BOARD_DEPTH_MAX, child};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, GrantOp, NestedBoardSpec};
 use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::pattern::{PathSyntax, Pattern};
 use patchboard_kernel::schema::{Location, Schema};
-
-/// Maximum nesting depth of boards.
-pub(crate) const DEPTH_MAX: usize = 3;
-
-/// Maximum number of nested boards in one blueprint, at all depths.
-pub(crate) const BOARDS_MAX: usize = 64;
-
-/// Builds the finding that a blueprint has too many nested boards, at the first excess one.
-pub(crate) fn too_many(source: &Source, at: &str) -> Diagnostic {
-    let message = format!("more than {BOARDS_MAX} boards inside of one");
-    Diagnostic::at(source, "bad_board", at, message, "Put what some of them do into one.")
-}
 
 impl Linter<'_> {
     /// Checks the seats of `board` agents, and the limits on nested blueprints. A separate check covers the inside of
@@ -33,8 +21,8 @@ impl Linter<'_> {
         let blueprint = self.blueprint;
         for (name, inner) in &blueprint.boards {
             let at = child("/boards", name);
-            if nesting_depth(inner) >= DEPTH_MAX {
-                let message = format!("boards are nested more than {DEPTH_MAX} deep");
+            if nesting_depth(inner) >= BOARD_DEPTH_MAX {
+                let message = format!("boards are nested more than {BOARD_DEPTH_MAX} deep");
                 self.report("bad_board", &at, message, "Let fewer boards make boards of their own.");
                 self.point_at_key();
             }

@@ -12,9 +12,9 @@ use crate::source::child;
 use patchboard_kernel::ablation::Interface;
 use patchboard_kernel::blueprint::{Delay, DelayLength, GrantOp, Rule, Run, Trigger, Unit};
 use patchboard_kernel::contract::{Contract, prefix_depth};
+use patchboard_kernel::expressions::request_part;
 use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::pattern::{PathSyntax, Pattern, PatternToken};
-use patchboard_kernel::plan::request_part;
 use patchboard_kernel::schema::{Location, Schema};
 use patchboard_kernel::view::FixedParts;
 

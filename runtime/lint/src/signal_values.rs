@@ -2,15 +2,15 @@
 
 use serde_json::Value;
 
-use super::comparisons::may_be;
+use super::comparisons::{may_be, signal_of};
 use super::keywords::NAME_MIN;
 use super::paths::{suggest_token, undeclared_in};
 use super::{Linter, closest_name};
 use crate::source::child;
 use patchboard_kernel::blueprint::{DelayLength, Rule, Run, Trigger};
 use patchboard_kernel::expr::Lookup;
+use patchboard_kernel::expressions::pushed;
 use patchboard_kernel::pattern::Pattern;
-use patchboard_kernel::plan::pushed;
 use patchboard_kernel::schema::Location;
 
 impl Linter<'_> {
@@ -127,14 +127,5 @@ impl Linter<'_> {
             None => return None,
         };
         Some((undeclared.name, message, help))
-    }
-}
-
-/// Returns the signal that triggers a rule.
-pub(super) fn signal_of(rule: &Rule) -> Option<&str> {
-    match &rule.trigger {
-        Trigger::Signal(signal) => Some(signal),
-        Trigger::Manual => Some(rule.name.as_str()),
-        _ => None,
     }
 }

@@ -8,7 +8,6 @@ pub mod engine;
 mod expansion;
 mod include;
 mod lint;
-mod output_conflicts;
 mod status;
 mod warning;
 

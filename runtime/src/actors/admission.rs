@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use patchboard_kernel::admission::WaitingCall;
-use patchboard_kernel::board::{Board, CallLimits, Effects};
+use patchboard_kernel::board::{Board, Effects};
 use patchboard_kernel::ledger::Account;
+use patchboard_kernel::limits::CallLimits;
 
 use super::messages::CallKey;
 use crate::agent::{AdmissionDecision, Agent, Permit};

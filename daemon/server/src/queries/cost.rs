@@ -216,7 +216,7 @@ impl ModelCost {
 
     fn add(&mut self, usage: Usage, admitted: &Admission) {
         self.tokens = self.tokens.saturating_add(usage.total());
-        self.add_money(admitted.price.as_ref().map_or(0, |price| price.cost(usage)));
+        self.add_money(admitted.price.as_ref().map_or(0, |price| usage.cost(price)));
     }
 }
 

@@ -3,9 +3,9 @@
 use jsonptr::PointerBuf;
 
 use super::Blueprint;
+use crate::expressions::{ExpressionCompiler, ExpressionOwner};
 use crate::files::FILES;
 use crate::pattern::PathSyntax;
-use crate::plan::{ExpressionCompiler, ExpressionOwner};
 
 impl Blueprint {
     /// Returns the places of a board's result, without duplicates; empty if the blueprint does not determine them.

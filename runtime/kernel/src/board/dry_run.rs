@@ -13,10 +13,11 @@ use crate::blueprint::{EventOp, Freshness};
 use crate::call_context::CallContext;
 use crate::contract::Readable;
 use crate::digest::Digest;
+use crate::expressions::BOUND;
 use crate::freshness::{self, ReadSet};
 use crate::id::{InvocationId, Seq, Timestamp, WorkerName};
 use crate::pipeline::{self, Proposer, ReplyBody, Verdict};
-use crate::plan::{BOUND, WorkerPlan};
+use crate::plan::WorkerPlan;
 use crate::record::{SINCE_BINDINGS, Trigger};
 use crate::scheduler::{AttemptHistory, Expansion, QueuedInvocation};
 use crate::view::{self, Prompt, View};
@@ -70,7 +71,7 @@ impl Board {
 
     /// Compiles the view of an invocation's next attempt now; the board need not hold the invocation.
     pub(super) fn compile_call(&self, queued: &QueuedInvocation) -> CompiledCall {
-        let seat = self.plan.worker_plan_of(queued).expect("a worker was invoked");
+        let seat = queued.worker_plan(&self.plan).expect("a worker was invoked");
         let worker = &seat.worker;
         let readable = seat.contract.readable(self.state.root());
         let feedback = self.feedback_of(&seat, &readable);

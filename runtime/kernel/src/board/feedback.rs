@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use crate::bindings::Bindings;
 use crate::contract::{Contract, Readable};
+use crate::expressions::BOUND;
 use crate::id::WorkerName;
-use crate::plan::BOUND;
 use crate::record::Rejected;
 use crate::rejection::Stage;
 

@@ -58,7 +58,6 @@ pub(crate) use apply::reply_digest;
 pub(crate) use creation::initial;
 pub use dry_run::DryRun;
 pub use effects::{Call, Cancellation, Effects};
-pub use limits::{CallLimits, EffectiveLimits};
 pub use retry::UnfinishedWork;
 pub use snapshot::EncodedSnapshot;
 pub use types::{
@@ -327,7 +326,7 @@ impl Board {
     fn worker_plan_of(&self, by: &Author) -> Option<Arc<WorkerPlan>> {
         let open = by.attempt.as_ref().and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
         match open {
-            Some(open) => self.plan.worker_plan_of(&open.queued),
+            Some(open) => open.queued.worker_plan(&self.plan),
             None => self.worker_plan(&by.worker, &Bindings::default()),
         }
     }
@@ -335,7 +334,7 @@ impl Board {
     /// Returns true if an invocation of the seat's worker with these bindings is under way.
     pub fn is_called(&self, seat: &WorkerPlan) -> bool {
         let mut open = self.scheduler.open().values().filter(|open| open.queued.branch.worker == seat.name);
-        open.any(|open| self.plan.bound_of(&open.queued) == *seat.bound())
+        open.any(|open| open.queued.bound(&self.plan) == *seat.bound())
     }
 }
 

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::apply::dedup_key_of_request;
-use super::{Board, EffectiveLimits, UndecidedRule};
+use super::{Board, UndecidedRule};
 use crate::blueprint::{AgentKind, BoardLimits};
 use crate::breaker::Branch;
 use crate::id::{RuleName, WorkerName};
 use crate::ledger::{BudgetExceeded, CallReservation};
+use crate::limits::EffectiveLimits;
 use crate::money::Money;
 use crate::mutants::{self, Mutant};
 use crate::plan::{CompiledTrigger, QuiescenceKind, Rule};

@@ -6,14 +6,14 @@
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Value, json};
 
-use super::judgement::Target;
+use super::target::Target;
 use super::{CompiledGrant, Contract, ContractError};
 use crate::blueprint::WriteCondition;
 use crate::expr::{Allowance, Expr, Variables};
-use crate::freshness::Targets;
+use crate::expressions::{BOUND, ExpressionCompiler, ExpressionOwner};
 use crate::pattern::{Pattern, PatternToken};
-use crate::plan::{BOUND, ExpressionCompiler, ExpressionOwner};
 use crate::rejection::{Code, Violation};
+use crate::targets::Targets;
 use crate::tree::Node;
 
 /// A compiled condition.

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use super::condition::{ConditionInput, condition_not_met};
 use super::readable::ReadCheck;
+use super::target::Target;
 use super::value_grant::{WrittenValue, value_not_granted};
 use super::{ALLOWED_MAX, CompiledGrant, Contract};
 use crate::blueprint::{Approval, GrantOp};
 use crate::expr::Allowance;
-use crate::freshness::Targets;
 use crate::patch::Op;
-use crate::pattern::{Pattern, PatternToken};
 use crate::rejection::{Code, Violation};
 use crate::schema::{Location, Schema, nearest};
 use crate::state::{Candidate, OpEffect};
+use crate::targets::Targets;
 
 impl Contract {
     /// Judges one operation against the candidate it meets (SPEC section 3); `index` is its place in the patch.
@@ -206,32 +206,6 @@ pub(crate) struct OpContext<'a> {
     pub(crate) schema: &'a Schema,
     /// Places that the patch writes, up to this operation.
     pub(crate) targets: &'a Targets,
-}
-
-/// Place of a write.
-#[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
-    /// Path as the operation names it.
-    pub(super) path: &'a Pointer,
-    /// Path with `-` in place of an index that appends.
-    granted_at: &'a Pointer,
-    /// True for the target of a move; its path refers to the document after the removal at `from`.
-    pub(super) arrives: bool,
-    candidate: &'a Candidate,
-}
-
-impl Target<'_> {
-    /// Returns true if a pattern matches the place by either path.
-    fn is_matched_by(self, pattern: &Pattern) -> bool {
-        // In an object, `-` is an ordinary name and not the append position.
-        let appends = |path: &Pointer| {
-            let container = path.parent().and_then(|parent| self.candidate.get(parent));
-            container.is_none_or(|container| container.as_object().is_none())
-        };
-        let wants_append = pattern.tokens().last() == Some(&PatternToken::Append);
-        let matches = |path: &Pointer| pattern.matches(path) && (!wants_append || appends(path));
-        matches(self.path) || (self.path != self.granted_at && matches(self.granted_at))
-    }
 }
 
 fn unknown_location(path: &Pointer, granted_at: &Pointer, schema: &Schema) -> Option<Violation> {

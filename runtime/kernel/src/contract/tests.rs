@@ -6,11 +6,11 @@ use super::*;
 use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
 use crate::expr::Allowance;
-use crate::freshness::Targets;
 use crate::patch::{self, Op};
 use crate::pattern::PathSyntax;
 use crate::rejection::{Code, Violation};
 use crate::state::{Candidate, ResultLimits, State};
+use crate::targets::Targets;
 use crate::tree::Node;
 
 fn contract(reads: Value, writes: Value) -> Contract {

@@ -4,11 +4,10 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use super::Dialect;
-use super::eval::{EvalAbort, Meter};
-use super::value::{Text, Val, integer, mismatch, misplaced};
+use super::meter::{EvalAbort, Meter};
+use super::value::{Text, Val, integer, mismatch, misplaced, whole};
 
-/// 2^63 and 2^64, both exact.
-const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+/// 2^64, exact.
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 
 /// Operation on two numbers, for each pair of types that it can have.
@@ -265,12 +264,6 @@ impl<'a> Val<'a> {
         };
         Ok(Self::Text(Text::Made(text.into())))
     }
-}
-
-/// Returns the integer that a double equals, if any.
-pub(super) fn whole(double: f64) -> Option<i64> {
-    #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
-    (double.trunc() == double && double > -TWO_TO_63 && double < TWO_TO_63).then_some(double as i64)
 }
 
 fn by_zero() -> EvalAbort {

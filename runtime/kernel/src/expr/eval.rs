@@ -7,6 +7,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use super::lower::{Binary, Conversion, Fold, Loop, Node, TextTest};
+use super::meter::{EvalAbort, Meter};
 use super::value::{Item, Items, Text, Val, misplaced};
 use super::{Dialect, Variables};
 
@@ -15,60 +16,6 @@ use super::{Dialect, Variables};
 pub(super) const STEPS_MAX: usize = 1_000_000;
 /// Bytes of text that a small regular expression reads in one step.
 const MATCHED_BYTES_PER_STEP: usize = 4;
-
-/// Reason for an early end of an evaluation.
-#[derive(Debug)]
-pub(super) enum EvalAbort {
-    /// The steps are used up; nothing absorbs this.
-    Exhausted,
-    /// An error of the expression or of a value.
-    Error(String),
-}
-
-impl EvalAbort {
-    pub(super) fn error(message: &str) -> Self {
-        Self::Error(message.to_owned())
-    }
-}
-
-/// Counts the remaining steps.
-#[derive(Clone, Debug)]
-pub(super) struct Meter {
-    left: usize,
-}
-
-impl Meter {
-    pub(super) const fn new(steps: usize) -> Self {
-        Self { left: steps }
-    }
-
-    /// Returns a meter with the remaining steps, but at most `steps`.
-    pub(super) fn part(&self, steps: usize) -> Self {
-        Self { left: self.left.min(steps) }
-    }
-
-    /// Subtracts the steps that a part of this meter has used.
-    pub(super) const fn take_off(&mut self, part: &Self, before: usize) {
-        self.left = self.left.saturating_sub(before - part.left);
-    }
-
-    pub(super) const fn left(&self) -> usize {
-        self.left
-    }
-
-    pub(super) const fn spend(&mut self, steps: usize) -> Result<(), EvalAbort> {
-        match self.left.checked_sub(steps) {
-            Some(left) => {
-                self.left = left;
-                Ok(())
-            }
-            None => {
-                self.left = 0;
-                Err(EvalAbort::Exhausted)
-            }
-        }
-    }
-}
 
 /// Evaluates an expression to true or false.
 pub(super) fn evaluate<'a>(

@@ -12,6 +12,7 @@ mod contradictions;
 mod demands;
 mod eval;
 mod lower;
+mod meter;
 mod numbers;
 mod parse;
 #[cfg(test)]
@@ -28,8 +29,9 @@ use serde_json::Value;
 pub use analysis::{CompareOp, Comparison, Existence, Lookup, LookupStep, Operand};
 pub use contradictions::{DecidedComparisons, EXACT_MAX};
 pub(crate) use demands::{Demand, Requirement};
-use eval::{EvalAbort, Meter, STEPS_MAX};
+use eval::STEPS_MAX;
 use lower::Node;
+use meter::{EvalAbort, Meter};
 use value::Val;
 
 use crate::{record, tree};

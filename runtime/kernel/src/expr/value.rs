@@ -14,12 +14,9 @@ use std::{slice, vec};
 
 use serde_json::{Map, Number, Value};
 
-use super::arithmetic::whole;
-use super::eval::{EvalAbort, Meter};
+use super::meter::{EvalAbort, Meter};
 use crate::tree::{self, Node};
 
-/// Bytes of text that one step processes.
-const BYTES_PER_STEP: usize = 32;
 /// Maximum nesting that equality follows; above the kernel's own limit on the state.
 const DEPTH_MAX: usize = 128;
 
@@ -446,9 +443,10 @@ pub(super) fn misplaced(name: &str, value: &Val<'_>) -> EvalAbort {
     EvalAbort::Error(format!("{name} cannot be applied to {}", value.type_name()))
 }
 
-impl Meter {
-    /// Charges the steps for processing this many bytes of text.
-    pub(super) fn spend_text(&mut self, bytes: usize) -> Result<(), EvalAbort> {
-        self.spend(bytes / BYTES_PER_STEP)
-    }
+/// Returns the integer that a double equals, if any.
+pub(super) fn whole(double: f64) -> Option<i64> {
+    /// 2^63, exact.
+    const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
+    #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]
+    (double.trunc() == double && double > -TWO_TO_63 && double < TWO_TO_63).then_some(double as i64)
 }

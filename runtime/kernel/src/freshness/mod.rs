@@ -10,7 +10,6 @@
 
 mod changes;
 mod reservation;
-mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -27,12 +26,12 @@ use crate::id::{InvocationId, Seq, Version, WorkerName};
 use crate::mutants::{self, Mutant};
 use crate::rejection::{Code, ConflictingChange, VIOLATIONS_MAX, Violation};
 use crate::state::{SHOWN_BYTES_MAX, State};
+use crate::targets::{Target, TargetAction};
 use crate::tree::{Node, Revision};
 
 use changes::{Change, ChangeKind, Depth};
 pub(crate) use reservation::{DECISIONS_MAX, LASTS_MS};
 pub use reservation::{Reservation, Reservations};
-pub(crate) use targets::{Target, TargetAction, Targets, index_in};
 
 /// Maximum bytes of values and differences in the violations of one rejection; later ones only name the place.
 const PAYLOAD_BYTES_MAX: u64 = 16 * 1024;

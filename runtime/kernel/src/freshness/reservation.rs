@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 use jsonptr::{Pointer, PointerBuf};
 use serde::{Deserialize, Serialize};
 
-use super::Target;
-use super::targets::index_in;
 use crate::id::{InvocationId, Timestamp, WorkerName};
 use crate::mutants::{self, Mutant};
 use crate::snapshot::pairs;
+use crate::targets::{Target, index_in};
 
 /// Maximum duration of a reservation, in decisions of the board.
 pub(crate) const DECISIONS_MAX: u64 = 8;

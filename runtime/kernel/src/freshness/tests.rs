@@ -7,6 +7,7 @@ use crate::blueprint::PatchLimits;
 use crate::digest::{Hasher, Salt};
 use crate::patch;
 use crate::state::ResultLimits;
+use crate::targets::Targets;
 
 const LIMITS: ResultLimits = ResultLimits { bytes: 1 << 20, depth: 64 };
 
@@ -47,7 +48,7 @@ fn judged(mode: Freshness, before: &State, now: &State, reads: &[&str], patch: V
     let contract = crate::contract::Contract::compile(
         &serde_json::from_value(json!({"agent": "script", "reads": ["/l", "/o", "/t"]})).expect("a worker"),
         &json!(true),
-        &crate::plan::ExpressionCompiler::new(crate::pattern::PathSyntax::Plain),
+        &crate::expressions::ExpressionCompiler::new(crate::pattern::PathSyntax::Plain),
     );
     let pointer = |text: &&str| PointerBuf::parse(*text).expect("a pointer");
     let basis = ReadSet { state: before.clone(), reads: reads.iter().map(pointer).collect(), members: Vec::new() };

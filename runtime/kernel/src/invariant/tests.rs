@@ -10,9 +10,9 @@ use serde_json::json;
 use super::*;
 use crate::blueprint;
 use crate::digest::{Hasher, Salt};
+use crate::expressions::{ExpressionCompiler, ExpressionOwner};
 use crate::pattern::PathSyntax;
 use crate::pattern::Pattern;
-use crate::plan::{ExpressionCompiler, ExpressionOwner};
 use crate::tree::{Edit, Revision};
 
 fn edit(at: Revision) -> Edit {

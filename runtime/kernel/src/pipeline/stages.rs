@@ -1,50 +1,30 @@
-//! The list of stages, and the part of it that a mode runs.
+//! Stages: each with its function. `STAGES` in `plan/steps.rs` is their order.
 
 use std::mem;
-use std::sync::Arc;
 
 use super::{Judgement, ReplySource, Subject, application, authorization, reading};
-use crate::ablation::{Component, Mode};
 use crate::blueprint::Freshness;
 use crate::freshness::{self, Conflict};
 use crate::invariant;
+use crate::plan::Step;
 use crate::rejection::{Code, Stage, VIOLATIONS_MAX, Violation};
 use crate::tree::ChangesSince;
 
-/// A stage and its function, which returns the violations.
-#[derive(Clone, Copy)]
-pub(crate) struct StageSpec {
-    pub(super) stage: Stage,
-    pub(super) run: Run,
-}
-
 type Run = fn(&mut Judgement<'_>) -> Vec<Violation>;
 
-/// All stages, in order.
-pub(crate) const STAGES: [StageSpec; 7] = [
-    StageSpec { stage: Stage::Syntax, run: syntax },
-    StageSpec { stage: Stage::Authorization, run: authorization },
-    StageSpec { stage: Stage::Freshness, run: freshness },
-    StageSpec { stage: Stage::Application, run: application },
-    StageSpec { stage: Stage::Schema, run: schema },
-    StageSpec { stage: Stage::Invariant, run: invariant },
-    StageSpec { stage: Stage::Approval, run: approval },
-];
-
-/// Returns the stages that replies of a worker pass in a mode. `is_model` is true for language models.
-pub(crate) fn stages_of(mode: &Mode, is_model: bool) -> Arc<[StageSpec]> {
-    let in_mode = |spec: StageSpec| {
-        let run: Run = match spec.stage {
-            Stage::Authorization if is_model && mode.is_baseline() => no_authorization,
-            Stage::Freshness if is_model && mode.is_baseline() => return None,
-            Stage::Application if *mode == Mode::Plain {} => application_with_message,
-            Stage::Schema | Stage::Invariant if !mode.has(Component::Schema) => return None,
-            Stage::Approval if is_model && !mode.has(Component::Contracts) => return None,
-            _ => spec.run,
-        };
-        Some(StageSpec { run, ..spec })
-    };
-    STAGES.into_iter().filter_map(in_mode).collect()
+/// Returns the stage of a step, and its function, which returns the violations.
+pub(super) fn of_step(step: Step) -> (Stage, Run) {
+    match step {
+        Step::Syntax => (Stage::Syntax, syntax),
+        Step::Authorization => (Stage::Authorization, authorization),
+        Step::NoAuthorization => (Stage::Authorization, no_authorization),
+        Step::Freshness => (Stage::Freshness, freshness),
+        Step::Application => (Stage::Application, application),
+        Step::ApplicationWithMessage => (Stage::Application, application_with_message),
+        Step::Schema => (Stage::Schema, schema),
+        Step::Invariant => (Stage::Invariant, invariant),
+        Step::Approval => (Stage::Approval, approval),
+    }
 }
 
 /// Parses the reply or patch, or checks the form of an edit.

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::ablation::{Component, Mode};
 use crate::id::{Seq, Version};
+use crate::plan::Step;
 use crate::rejection::ConflictingChange;
 
 /// Returns a freshness violation before concealment.
@@ -24,7 +25,7 @@ fn what_changed_is_told_as_far_as_the_worker_may_read() {
     let contract = crate::contract::Contract::compile(
         &worker,
         &json!({}),
-        &crate::plan::ExpressionCompiler::new(crate::pattern::PathSyntax::Plain),
+        &crate::expressions::ExpressionCompiler::new(crate::pattern::PathSyntax::Plain),
     )
     .expect("a contract");
     let mut violations = vec![
@@ -54,7 +55,9 @@ fn what_changed_is_told_as_far_as_the_worker_may_read() {
 
 #[test]
 fn a_mode_runs_the_stages_of_its_components_in_their_order() {
-    let of = |mode: &Mode, is_model| stages_of(mode, is_model).iter().map(|spec| spec.stage).collect::<Vec<_>>();
+    let of = |mode: &Mode, is_model| {
+        Step::of_mode(mode, is_model).iter().map(|step| stages::of_step(*step).0).collect::<Vec<_>>()
+    };
     let without = |left_out: &[Stage]| Stage::ALL.iter().copied().filter(|stage| !left_out.contains(stage)).collect();
     let (schema, contracts) = (Mode::without([Component::Schema]), Mode::without([Component::Contracts]));
     let of_schema = [Stage::Schema, Stage::Invariant];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use super::{CompiledTrigger, Plan, Rule, decoded};
+use super::{CompiledTrigger, Plan, Rule, Step, decoded};
 use crate::ablation::Interface;
 use crate::bindings::{BindingSource, Bindings};
 use crate::blueprint::Worker;
@@ -16,9 +16,7 @@ use crate::expr::Variable;
 use crate::files::Access;
 use crate::id::WorkerName;
 use crate::pattern::{Pattern, PatternToken};
-use crate::pipeline::StageSpec;
 use crate::record::{self, Trigger};
-use crate::scheduler::QueuedInvocation;
 use crate::view::{FixedParts, compiler_version};
 
 /// A worker and its compiled contract: for all its invocations, with unbound names, or for one, with bound names.
@@ -37,8 +35,8 @@ pub struct WorkerPlan {
     pub interface: Interface,
     /// Access to files, if the worker has any.
     pub files: Option<Arc<Access>>,
-    /// Stages of the pipeline that judge its replies.
-    pub(crate) stages: Arc<[StageSpec]>,
+    /// Steps of the pipeline that judge its replies.
+    pub(crate) steps: Arc<[Step]>,
     /// True if the worker's views show rejections.
     pub(crate) shows_rejections: bool,
     /// Journal format of the board's start.
@@ -95,7 +93,7 @@ impl WorkerPlan {
             unrestricted: self.unrestricted.as_deref().map(|open| Arc::new(of(open))),
             interface: self.interface,
             files: self.files.clone(),
-            stages: Arc::clone(&self.stages),
+            steps: Arc::clone(&self.steps),
             shows_rejections: self.shows_rejections,
             journal_format: self.journal_format,
             fixed: match self.interface {
@@ -160,24 +158,5 @@ impl Plan {
     pub(crate) fn bindings(&self, branch: &Branch, trigger: &Trigger, value: Option<&Value>) -> Bindings {
         let rule = branch.rule.as_ref().and_then(|name| self.rules.iter().find(|rule| rule.name == *name));
         rule.map(|rule| rule.bindings(trigger, value)).unwrap_or_default()
-    }
-
-    /// Returns those bindings of an invocation that its worker uses.
-    pub(crate) fn bound_of(&self, queued: &QueuedInvocation) -> Bindings {
-        match self.workers.get(&queued.branch.worker).filter(|worker_plan| !worker_plan.names.is_empty()) {
-            Some(seat) => {
-                self.bindings(&queued.branch, &queued.trigger, queued.value.as_deref()).restricted_to(&seat.names)
-            }
-            None => Bindings::default(),
-        }
-    }
-
-    /// Returns the seat of an invocation; none if there is no such worker.
-    pub(crate) fn worker_plan_of(&self, queued: &QueuedInvocation) -> Option<Arc<WorkerPlan>> {
-        let worker_plan = self.workers.get(&queued.branch.worker)?;
-        Some(match worker_plan.names.is_empty() {
-            true => Arc::clone(worker_plan),
-            false => worker_plan.bind(&self.bindings(&queued.branch, &queued.trigger, queued.value.as_deref())),
-        })
     }
 }

@@ -167,10 +167,19 @@ pub(super) fn intents(patch: &Value) -> Vec<bool> {
         match value {
             // `/files/NAME`; NAME contains no other `/`.
             Value::Object(members) if path.matches('/').count() == 2 => members.iter().for_each(|(name, member)| {
-                super::lineage::each_scalar(member, &mut |_| found.push(name == "intent"));
+                each_scalar(member, &mut |_| found.push(name == "intent"));
             }),
-            value => super::lineage::each_scalar(value, &mut |_| found.push(is_intent)),
+            value => each_scalar(value, &mut |_| found.push(is_intent)),
         }
     }
     found
+}
+
+/// Visits every scalar of a value, in the order of numbering.
+pub(super) fn each_scalar<'v>(value: &'v Value, scalar: &mut dyn FnMut(&'v Value)) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| each_scalar(item, scalar)),
+        Value::Object(members) => members.values().for_each(|member| each_scalar(member, scalar)),
+        _ => scalar(value),
+    }
 }

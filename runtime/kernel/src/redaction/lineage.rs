@@ -10,14 +10,15 @@ use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
-use super::edits::{self, FileRelation, file_relation};
+use super::edits::{self, FileRelation, each_scalar, file_relation};
 use super::text_search::{CHARS_MIN, Needles, mentions};
-use super::{Request, is_placeholder, names};
+use super::{Request, names};
 use crate::blueprint::Blueprint;
 use crate::board::initial;
 use crate::files::FILES;
 use crate::id::Version;
 use crate::json;
+use crate::placeholder::is_placeholder;
 use crate::record::{Body, Record};
 
 /// Maximum digits of an array index: a board holds no larger arrays.
@@ -180,15 +181,6 @@ pub(super) fn each_number(document: &Value, number: &mut dyn FnMut(u32), name: &
             }
         }
         Value::Null | Value::Bool(_) | Value::String(_) => {}
-    }
-}
-
-/// Visits every scalar of a value, in the order of numbering.
-pub(super) fn each_scalar<'v>(value: &'v Value, scalar: &mut dyn FnMut(&'v Value)) {
-    match value {
-        Value::Array(items) => items.iter().for_each(|item| each_scalar(item, scalar)),
-        Value::Object(members) => members.values().for_each(|member| each_scalar(member, scalar)),
-        _ => scalar(value),
     }
 }
 

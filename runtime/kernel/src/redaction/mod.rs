@@ -18,7 +18,6 @@ mod text_search;
 use std::collections::BTreeSet;
 
 use jsonptr::PointerBuf;
-use serde_json::Value;
 
 use crate::board::Board;
 use crate::digest::{Digest, Hasher, Salt};
@@ -31,9 +30,6 @@ use edits::Edits;
 use lineage::Lineage;
 use rewrite::Rewriter;
 pub use text_search::Needles;
-
-/// Prefix of a placeholder.
-const PLACEHOLDER_PREFIX: &str = "$redacted:";
 
 /// Maximum places and records in one request.
 const TARGETS_MAX: usize = 64;
@@ -131,23 +127,6 @@ impl RedactionError {
     fn bad(message: impl Into<String>) -> Self {
         Self::new(RedactionCode::BadRedaction, message)
     }
-}
-
-/// Returns the placeholder for a redacted value: a text, independent of the value's type.
-fn placeholder(hasher: &Hasher, value: &Value) -> Value {
-    // Separates the commitment domain: no record has this number.
-    Value::String(format!("{PLACEHOLDER_PREFIX}{}", hasher.commitment(u64::MAX, "", value)))
-}
-
-/// Returns the placeholder for the name of a member.
-fn name_placeholder(hasher: &Hasher, name: &str) -> String {
-    let digest = hasher.commitment(u64::MAX, "name", &Value::from(name)).to_string();
-    format!("{PLACEHOLDER_PREFIX}{}", &digest[..32])
-}
-
-/// Returns true if a text is a placeholder.
-pub fn is_placeholder(text: &str) -> bool {
-    text.starts_with(PLACEHOLDER_PREFIX)
 }
 
 /// Returns the `redacted` record of an earlier request with the same token.

@@ -15,12 +15,13 @@ use super::edits::Edits;
 use super::lineage::{Lineage, Shadow};
 use super::names::patches;
 use super::text_search::Needles;
-use super::{REPORTED_MAX, RemainingCopy, Request, is_placeholder, name_placeholder};
+use super::{REPORTED_MAX, RemainingCopy, Request};
 use crate::board::{initial, reply_digest};
 use crate::breaker::{self, Branch};
 use crate::digest::{Digest, Hasher, Salt};
 use crate::id::{InvocationId, Seq, WorkerName};
 use crate::pipeline;
+use crate::placeholder::{PLACEHOLDER_PREFIX, is_placeholder, name_placeholder};
 use crate::plan::Plan;
 use crate::record::{
     Approval, Body, Committed, Expanded, NoOp, PRINCIPAL, Record, RedactionMarker, SINCE_ADMISSION,
@@ -463,7 +464,7 @@ fn renamed_where(place: &str, is_erased: &dyn Fn(&str) -> bool, hasher: &Hasher)
 fn count_marks(values: &Map<String, Value>) -> u64 {
     fn count(value: &Value) -> u64 {
         match value {
-            Value::String(text) => u64::from(text.contains(super::PLACEHOLDER_PREFIX)),
+            Value::String(text) => u64::from(text.contains(PLACEHOLDER_PREFIX)),
             Value::Array(items) => items.iter().map(count).sum(),
             Value::Object(members) => {
                 members.iter().map(|(name, member)| u64::from(is_placeholder(name)) + count(member)).sum()

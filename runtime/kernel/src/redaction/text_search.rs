@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-use super::is_placeholder;
+use crate::placeholder::is_placeholder;
 
 /// Shorter texts occur in others by chance.
 pub(super) const CHARS_MIN: usize = 4;

@@ -9,11 +9,12 @@ use jsonptr::Pointer;
 use serde_json::Value;
 
 use super::expression;
-use super::places::{KnownDocument, Need, PLACES_MAX, Places};
+use super::need::Need;
+use super::places::{KnownDocument, PLACES_MAX, Places};
 use super::value::{self, Detail};
 use crate::blueprint::GrantOp;
-use crate::freshness::index_in;
 use crate::schema::Schema;
+use crate::targets::index_in;
 use crate::tree::Node;
 
 /// Maximum number of values that one search examines.

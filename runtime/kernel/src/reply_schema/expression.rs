@@ -5,7 +5,7 @@
 
 use jsonptr::Pointer;
 
-use super::places::Need;
+use super::need::Need;
 use crate::pattern::{Pattern, PatternToken, is_index};
 use crate::schema::Schema;
 

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::{Pointer, PointerBuf};
 
 use super::expression;
+use super::need::Need;
 use crate::blueprint::Freshness;
 use crate::call_context::CallContext;
 use crate::contract::Readable;
@@ -68,17 +69,6 @@ enum Knowledge<'a> {
     Exists,
     /// Nothing is known.
     Hidden,
-}
-
-/// Intended operation at a place.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
-    /// Create a member or element.
-    Create,
-    /// Insert an element before the existing one.
-    Insert,
-    /// Overwrite or remove the existing value.
-    Overwrite,
 }
 
 /// Places where an operation is possible.

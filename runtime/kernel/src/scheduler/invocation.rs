@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use serde::{Deserialize, Serialize};
 
+use crate::bindings::Bindings;
 use crate::breaker::Branch;
 use crate::deferral::DeferralReason;
 use crate::digest::Digest;
@@ -15,6 +16,7 @@ use crate::freshness::ReadSet;
 use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::money::Price;
 use crate::mutants::{self, Mutant};
+use crate::plan::{Plan, WorkerPlan};
 use crate::record::Trigger;
 use crate::signal_payload::SignalPayload;
 
@@ -42,6 +44,25 @@ pub struct QueuedInvocation {
     /// True if it was given up because its reply, like the replies before it, changed nothing.
     #[serde(rename = "in_vain", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_ineffective: bool,
+}
+
+impl QueuedInvocation {
+    /// Returns those bindings that its worker uses.
+    pub(crate) fn bound(&self, plan: &Plan) -> Bindings {
+        match plan.workers.get(&self.branch.worker).filter(|worker_plan| !worker_plan.names().is_empty()) {
+            Some(seat) => plan.bindings(&self.branch, &self.trigger, self.value.as_deref()).restricted_to(seat.names()),
+            None => Bindings::default(),
+        }
+    }
+
+    /// Returns its seat; none if there is no such worker.
+    pub(crate) fn worker_plan(&self, plan: &Plan) -> Option<Arc<WorkerPlan>> {
+        let worker_plan = plan.workers.get(&self.branch.worker)?;
+        Some(match worker_plan.names().is_empty() {
+            true => Arc::clone(worker_plan),
+            false => worker_plan.bind(&plan.bindings(&self.branch, &self.trigger, self.value.as_deref())),
+        })
+    }
 }
 
 /// Invocations of a branch with replies that changed nothing, since its last commit or last circuit breaker transition.

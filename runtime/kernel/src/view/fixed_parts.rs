@@ -12,9 +12,9 @@ use crate::schema::Schema;
 
 /// The part of a worker's views that depends only on its contract and the schema.
 pub struct FixedParts {
-    /// See [`View::example`].
+    /// See [`View::example`](super::View::example).
     pub(super) example: Value,
-    /// See [`View::names`].
+    /// See [`View::names`](super::View::names).
     pub(super) names: Vec<String>,
     /// The full description of the write grants.
     pub(super) grants: String,

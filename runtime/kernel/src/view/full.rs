@@ -2,10 +2,10 @@
 
 use crate::tree::{Node, PathSegment};
 
-use super::budget::Selection;
 use super::explanation::{ITEMS_MAX, OutcomeReason, PlaceExplanation, PlaceOutcome};
 use super::layout::{Kind, kind_of};
 use super::search::{Found, Order, Reads, Search, push_step};
+use super::selection::Selection;
 use super::summary::MatchCount;
 use super::text;
 

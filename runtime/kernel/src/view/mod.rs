@@ -25,6 +25,7 @@ mod messages;
 mod prompt;
 mod render;
 mod search;
+mod selection;
 mod summarised_places;
 mod summary;
 #[cfg(test)]
@@ -50,12 +51,13 @@ use crate::record;
 use crate::state::State;
 use crate::tree::{Node, Revision};
 
-use budget::{Bounds, PriorityPlace, Selection, SelectionInput};
+use budget::{Bounds, PriorityPlace, SelectionInput};
 pub use explanation::{OutcomeReason, PlaceExplanation, PlaceOutcome};
 pub use fixed_parts::FixedParts;
 use fixed_parts::grants;
 pub use prompt::{Prompt, PromptParts};
 use render::Detail;
+use selection::Selection;
 pub use summarised_places::SummarisedPlaces;
 pub use truncated::{Shortage, TruncatedPlace, grouped};
 

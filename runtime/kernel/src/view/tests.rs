@@ -193,7 +193,7 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     let contract = crate::contract::Contract::compile(
         &worker,
         &document,
-        &crate::plan::ExpressionCompiler::new(PathSyntax::Plain),
+        &crate::expressions::ExpressionCompiler::new(PathSyntax::Plain),
     )
     .expect("the contract compiles");
     let hasher = Hasher::new(&Salt::ZERO);

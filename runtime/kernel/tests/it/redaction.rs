@@ -512,7 +512,10 @@ fn the_name_that_a_place_ends_in_goes_with_its_value_unless_it_is_used() {
     let recovered = sound(&records);
     let names: Vec<String> =
         recovered.state().root().to_value()["notes"].as_object().expect("notes").keys().cloned().collect();
-    assert!(names.len() == 2 && redaction::is_placeholder(&names[0]) && names[1] == "plain", "{names:?}");
+    assert!(
+        names.len() == 2 && patchboard_kernel::placeholder::is_placeholder(&names[0]) && names[1] == "plain",
+        "{names:?}"
+    );
     (played.board, played.records) = (recovered, records);
     assert_eq!(plan(&played, &places(&[PLACE])).expect_err("nothing is left").code, RedactionCode::NothingToErase);
     // The board continues after the member was removed.

@@ -12,8 +12,20 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{File, Source, child};
+use crate::diagnostic::Diagnostic;
 use crate::extension::Extension;
-use crate::{BOARDS_MAX, DEPTH_MAX, Diagnostic, too_many};
+
+/// Maximum nesting depth of boards.
+pub(crate) const BOARD_DEPTH_MAX: usize = 3;
+
+/// Maximum number of nested boards in one blueprint, at all depths.
+pub(crate) const BOARDS_MAX: usize = 64;
+
+/// Builds the finding that a blueprint has too many nested boards, at the first excess one.
+pub(crate) fn too_many_boards(source: &Source, at: &str) -> Diagnostic {
+    let message = format!("more than {BOARDS_MAX} boards inside of one");
+    Diagnostic::at(source, "bad_board", at, message, "Put what some of them do into one.")
+}
 
 /// Loader for the files that a blueprint names. Must reject files outside the blueprint's own directory.
 pub trait FileLoader {
@@ -81,7 +93,7 @@ struct Inside<'e> {
 impl Inside<'_> {
     /// Enters one more nested blueprint, at a pointer.
     fn enter(&mut self, source: &Source, at: &str) -> Result<(), Diagnostic> {
-        self.left = self.left.checked_sub(1).ok_or_else(|| too_many(source, at))?;
+        self.left = self.left.checked_sub(1).ok_or_else(|| too_many_boards(source, at))?;
         self.depth += 1;
         Ok(())
     }
@@ -120,8 +132,8 @@ fn resolve_within(
             source.put(&at, board, shared);
             continue;
         };
-        if inside.depth > DEPTH_MAX {
-            let message = format!("boards are nested more than {DEPTH_MAX} deep");
+        if inside.depth > BOARD_DEPTH_MAX {
+            let message = format!("boards are nested more than {BOARD_DEPTH_MAX} deep");
             let help = "Let fewer boards make boards of their own.";
             return Err(placed(Diagnostic::at(source, "bad_board", &at, message, help)));
         }

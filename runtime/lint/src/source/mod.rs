@@ -21,11 +21,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub(crate) use fragments::{BOARD_DEPTH_MAX, BOARDS_MAX, too_many_boards};
 pub use fragments::{FRAGMENT_DEPTH_MAX, FRAGMENTS_MAX, FileLoader, object_at, resolve};
 
-use patchboard_kernel::plan::push_token;
+use patchboard_kernel::expressions::push_token;
 
-use crate::Diagnostic;
+use crate::diagnostic::{Diagnostic, Position};
 
 /// Maximum bytes of a blueprint file.
 pub const BYTES_MAX: usize = 1024 * 1024;
@@ -39,13 +40,18 @@ pub const VALUES_MAX: usize = 100_000;
 /// Maximum bytes of strings and keys of a blueprint file after its aliases are copied.
 pub const COPIED_BYTES_MAX: usize = 4 * BYTES_MAX;
 
-/// A position in a source file; lines and columns from 1, columns in Unicode scalar values.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
-pub struct Position {
-    /// The line, from 1.
-    pub line: u32,
-    /// The column, from 1.
-    pub column: u32,
+impl Diagnostic {
+    /// Creates a finding about the value at a place of a source.
+    pub fn at(
+        source: &Source,
+        code: &'static str,
+        pointer: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
+        let finding = Self::new(code, pointer, message, help);
+        Self { position: source.position(pointer), file: source.fragment(pointer).map(str::to_owned), ..finding }
+    }
 }
 
 /// A parsed blueprint file, with its fragments once they are resolved: its value and the source position of each part.

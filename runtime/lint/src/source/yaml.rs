@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use serde_saphyr::granit_parser::{ErrorKind, Event, Marker, Options, Parser, ScalarStyle, Span, Tag};
 
-use super::{BYTES_MAX, COPIED_BYTES_MAX, DEPTH_MAX, Place, Position, VALUES_MAX, push_token};
+use super::{BYTES_MAX, COPIED_BYTES_MAX, DEPTH_MAX, Place, VALUES_MAX, push_token};
+use crate::diagnostic::Position;
 use patchboard_kernel::json;
 
 /// Rejection of a text.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::Content;
+use patchboard_kernel::expressions::push_token;
 use patchboard_kernel::json;
-use patchboard_kernel::plan::push_token;
 
 /// Maximum number of changed places that are listed.
 pub const PATHS_MAX: usize = 256;

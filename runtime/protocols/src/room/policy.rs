@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 use super::quorum::Quorum;
 use patchboard_kernel::digest::sha256;
 
+/// Maximum score.
+pub(super) const SCORE_MAX: f64 = 10.0;
+
 /// Method of aggregating the scores for comparison with the threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -139,7 +142,7 @@ impl Policy {
         let within = |name: &str, value: f64, max: f64| {
             (!(0.0..=max).contains(&value)).then(|| format!("`{name}` is {value}; it goes from 0 to {max}"))
         };
-        let score = super::votes::SCORE_MAX;
+        let score = SCORE_MAX;
         let mut problems: Vec<String> = [
             within("min_score_threshold", self.min_score_threshold, score),
             within("min_confidence_threshold", self.min_confidence_threshold, 1.0),

@@ -6,10 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::human_request;
-use super::policy::Aggregation;
-
-/// Maximum score.
-pub(super) const SCORE_MAX: f64 = 10.0;
+use super::policy::{Aggregation, SCORE_MAX};
 
 /// A critic's vote on an artefact (W37), converted from [`WireVote`].
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -5,6 +5,8 @@
 //!
 //! Memory latency dominates for large workflows, so nodes are numbers, and all their lists share one vector ([`Csr`]).
 
+mod output_conflicts;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 #[expect(clippy::disallowed_types, reason = "it is asked and never walked, so nothing depends on its order")]
@@ -15,7 +17,6 @@ use petgraph::csr::Csr;
 
 use super::{
     Definition, ExecutionOrder, NODES_MAX, Node, PROBLEMS_MAX, RUNNING_NODES_MAX, Warning, WorkflowError, is_node_name,
-    output_conflicts,
 };
 
 /// Number of a node: the rank of its id. There are at most [`NODES_MAX`].

@@ -6,7 +6,7 @@ use std::path::Path;
 use patchboard_kernel::id::Seq;
 use rusqlite::{Connection, Error, ErrorCode, OpenFlags, ffi};
 
-use super::JournalError;
+use crate::journal::JournalError;
 
 /// Maps an error of SQLite.
 pub(super) fn sql_error(error: Error) -> JournalError {

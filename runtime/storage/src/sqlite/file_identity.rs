@@ -7,7 +7,7 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::JournalError;
+use crate::journal::JournalError;
 
 /// Identity of a file, independent of its name.
 pub(super) type Identity = (u64, u64);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use super::JournalError;
 use super::error_mapping::{io_error, sql_error};
+use crate::journal::JournalError;
 use crate::private_files;
 
 /// "PBRD".

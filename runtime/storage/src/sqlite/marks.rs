@@ -15,11 +15,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use patchboard_kernel::digest::sha256;
+use patchboard_kernel::driver::Head;
 use patchboard_kernel::id::{BoardId, Seq};
 
 use super::error_mapping::io_error;
 use super::file_identity::{Identity, identity, identity_of};
-use super::{Head, JournalError};
+use crate::journal::JournalError;
 use crate::{board_id, private_files};
 
 /// Name of the file in the data directory.

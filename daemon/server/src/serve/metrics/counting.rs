@@ -128,7 +128,7 @@ impl Counting {
         let Admission { model, price: Some(price), .. } = admitted else { return };
         let labels = [model.as_deref().unwrap_or_default(), price.currency.as_str()];
         #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
-        self.metrics.money.with_label_values(&labels).inc_by(price.cost(usage) as f64 / 1e9);
+        self.metrics.money.with_label_values(&labels).inc_by(usage.cost(price) as f64 / 1e9);
     }
 
     /// Observes the duration of an attempt. For an approval, the attempt ended when the proposal was submitted to the

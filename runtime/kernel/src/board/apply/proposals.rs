@@ -239,7 +239,7 @@ impl Board {
     /// Returns the bindings of the invocation behind a proposal.
     fn bindings_of(&self, by: &Author) -> Bindings {
         let open = by.attempt.as_ref().and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
-        open.map(|open| self.plan.bound_of(&open.queued)).unwrap_or_default()
+        open.map(|open| open.queued.bound(&self.plan)).unwrap_or_default()
     }
 
     /// Returns the place that the trigger of a proposal's invocation binds.

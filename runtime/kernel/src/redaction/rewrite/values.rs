@@ -4,9 +4,10 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value};
 
 use super::super::lineage::each_number;
-use super::super::{REPORTED_MAX, RemainingCopy, is_placeholder, name_placeholder, placeholder};
+use super::super::{REPORTED_MAX, RemainingCopy};
 use super::{Rewriter, renamed};
 use crate::id::Seq;
+use crate::placeholder::{is_placeholder, name_placeholder, placeholder};
 
 impl Rewriter<'_> {
     pub(super) fn is_number_erased(&self, number: &Value) -> bool {

@@ -2,12 +2,13 @@
 
 use super::super::explanation::{ITEMS_MAX, OutcomeReason, PlaceExplanation, PlaceOutcome};
 use super::super::layout::Kind;
+use super::super::selection::Selection;
 use super::super::summarised_places::SummarisedPlaces;
 use super::super::summary::{self, Hidden, MatchCount};
 use super::super::text;
 use super::super::truncated::{self, TruncatedPlace};
 use super::super::{NAMES, RANGES};
-use super::{PaidLine, Selection, Selector};
+use super::{PaidLine, Selector};
 use crate::tree::Node;
 
 impl Selector<'_, '_> {

@@ -346,7 +346,7 @@ fn a_compiled_view_says_who_made_a_version() {
     let contract = crate::contract::Contract::compile(
         &worker,
         &json!({}),
-        &crate::plan::ExpressionCompiler::new(PathSyntax::Plain),
+        &crate::expressions::ExpressionCompiler::new(PathSyntax::Plain),
     )
     .expect("a contract");
     let hasher = crate::digest::Hasher::new(&crate::digest::Salt::ZERO);

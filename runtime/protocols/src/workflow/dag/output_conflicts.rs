@@ -1,7 +1,7 @@
 //! Finds entries of a workflow's data that several outputs write in no defined order.
 
-use super::dag::{Dag, Number, index, number};
-use super::{Definition, Node, PROBLEMS_MAX, Warning};
+use super::{Dag, Number, index, number};
+use crate::workflow::{Definition, Node, PROBLEMS_MAX, Warning};
 
 /// Maximum number of dependency steps in searches for paths; conflicts beyond it are not reported.
 const STEPS_MAX: usize = 1 << 22;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::BOUND;
 use crate::blueprint::{Invariant, ReadGrant, Rule, Trigger, WriteCondition};
 use crate::expr::{CompileError, Dialect, Expr, Lookup, LookupStep};
 use crate::pattern::{PathSyntax, Pattern};
 use crate::record::FORMAT;
 use crate::schema::Schema;
+
+/// Variable that holds the bindings of path templates.
+pub const BOUND: &str = "bound";
 
 /// Variables of a rule's condition (SPEC section 6).
 const CONDITION_VARIABLES: &[&str] = &["request", "state", "event", "value", "before", "patch", "worker", BOUND];
