@@ -33,10 +33,10 @@ use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Fail
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::handle::BoardHandle;
-use patchboard_runtime::options::CreateOptions;
+use patchboard_runtime::options::{CreateOptions, Options};
 use patchboard_runtime::runtime::{Runtime, WeakRuntime};
 use patchboard_runtime::status::BoardStatus;
-use patchboard_storage::journal::JournalError;
+use patchboard_storage::journal::{Journal, JournalError};
 use serde_json::Value;
 
 use self::accounts::{Accounts, ended_at};
@@ -95,6 +95,18 @@ impl NestedBoards {
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
+    }
+
+    /// Starts the runtime whose boards this agent serves, and in which it runs nested boards. `options` name the agent
+    /// or one that passes calls on to it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Start`].
+    pub async fn start(&self, journal: Arc<dyn Journal>, options: Options) -> Result<Runtime, RuntimeError> {
+        let runtime = Runtime::start(journal, options).await?;
+        // Only the first runtime is served; boards of a second one cannot nest boards.
+        drop(self.runtime.set(runtime.downgrade()));
+        Ok(runtime)
     }
 
     fn runtime(&self) -> Result<Runtime, Failure> {
@@ -372,12 +384,6 @@ impl Agent for NestedBoards {
 
     fn context_window(&self, model: Option<&str>) -> Option<u32> {
         self.others.context_window(model)
-    }
-
-    fn on_runtime_started(&self, runtime: &WeakRuntime) {
-        // Only the first runtime is served; boards of a second one cannot nest boards.
-        drop(self.runtime.set(runtime.clone()));
-        self.others.on_runtime_started(runtime);
     }
 
     fn on_settled(&self, board: &BoardId, token: &IdempotencyKey) {

@@ -35,7 +35,7 @@ pub(crate) async fn start(data_dir: &Path, agents: &WorkerAgents) -> Result<Runt
     // Runs of one recording must produce identical journals, including the positions of snapshot records.
     options.snapshots.waits = agents.is_played();
     options.observer = agents.nested_shortages.clone();
-    Runtime::start(journal, options).await.map_err(Failure::from)
+    agents.agent.start(journal, options).await.map_err(Failure::from)
 }
 
 /// Starts a runtime and acquires a stored board in it.

@@ -69,7 +69,7 @@ pub(crate) struct WorkerAgentArguments {
 /// Agents assigned to the workers of a run.
 pub(crate) struct WorkerAgents {
     /// Agent for every call.
-    pub(crate) agent: Arc<dyn Agent>,
+    pub(crate) agent: Arc<NestedBoards>,
     /// Directories shared by boards and their workers.
     workspaces: Arc<Workspaces>,
     /// Guard that makes workers wait until the board's directory is attached.

@@ -15,8 +15,6 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::ledger::Usage;
 
-use crate::runtime::WeakRuntime;
-
 /// One attempt of one invocation, durable in the journal before its agent is called.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -161,11 +159,6 @@ pub trait Agent: Send + Sync + 'static {
     fn context_window(&self, model: Option<&str>) -> Option<u32> {
         let _ = model;
         None
-    }
-
-    /// Receives the runtime of the boards, once before any call.
-    fn on_runtime_started(&self, runtime: &WeakRuntime) {
-        let _ = runtime;
     }
 
     /// Reports that the outcome of an answered call is durable, in the order of the journal. Recordings hold the next

@@ -90,9 +90,7 @@ impl Runtime {
         let arguments = root::Arguments { context: Arc::clone(&context), boards: Arc::clone(&boards), writer };
         let spawned = Actor::spawn(None, Root, arguments).await;
         let (root, _) = spawned.map_err(|error| RuntimeError::Start(error.to_string()))?;
-        let runtime = Self { running: Arc::new(RuntimeInner { context, boards, root }) };
-        runtime.running.context.options.agent.on_runtime_started(&runtime.downgrade());
-        Ok(runtime)
+        Ok(Self { running: Arc::new(RuntimeInner { context, boards, root }) })
     }
 
     /// Returns a weak handle.

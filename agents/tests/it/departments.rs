@@ -23,7 +23,7 @@ use patchboard_roles::departments::storage::Storage;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::options::Options;
-use patchboard_runtime::runtime::{Runtime, WeakRuntime};
+use patchboard_runtime::runtime::Runtime;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
@@ -190,7 +190,7 @@ impl Agent for Voices {
 }
 
 /// Nested boards with some calls that fail as lost.
-struct Losing(NestedBoards);
+struct Losing(Arc<NestedBoards>);
 
 impl Agent for Losing {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
@@ -203,10 +203,6 @@ impl Agent for Losing {
             }
             false => self.0.call(call),
         }
-    }
-
-    fn on_runtime_started(&self, runtime: &WeakRuntime) {
-        self.0.on_runtime_started(runtime);
     }
 
     fn on_settled(&self, board: &BoardId, token: &IdempotencyKey) {
@@ -233,9 +229,10 @@ impl Conversation {
         let data = tempfile::tempdir().expect("a directory");
         let seats = AgentRegistry::new(config, &Environment::default(), InlinePrograms::Denied);
         let voices = Voices { seats: seats.with_storage(Storage::in_dir(data.path())) };
-        let agent = Losing(NestedBoards::new(Arc::new(voices)));
+        let nested = Arc::new(NestedBoards::new(Arc::new(voices)));
         let journal = SqliteJournal::open(data.path()).expect("a journal");
-        let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(agent))).await.expect("a runtime");
+        let agent = Arc::new(Losing(Arc::clone(&nested)));
+        let runtime = nested.start(Arc::new(journal), Options::new(agent)).await.expect("a runtime");
         let board = runtime.create(blueprint, json!({}), None).await.expect("a board");
         let conversation = Self { data, runtime, board };
         conversation.rest().await;

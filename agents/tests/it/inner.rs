@@ -156,8 +156,8 @@ impl House {
     async fn at(data: TempDir, grace: Duration, answers: Answers) -> Self {
         let journal = SqliteJournal::open(data.path()).expect("a journal");
         let told = Arc::new(Told { answers, calls: AtomicUsize::new(0) });
-        let agent = NestedBoards::new(told.clone()).with_grace(grace);
-        let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(agent))).await.expect("a runtime");
+        let agent = Arc::new(NestedBoards::new(told.clone()).with_grace(grace));
+        let runtime = agent.start(Arc::new(journal), Options::new(agent.clone())).await.expect("a runtime");
         Self { data, runtime, told }
     }
 

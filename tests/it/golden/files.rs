@@ -6,7 +6,6 @@ use std::process::Command;
 use std::sync::Arc;
 
 use patchboard_agents::config::{Config, Directory, Environment};
-use patchboard_agents::nested_boards::NestedBoards;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::files::{Access, EditAttempt};
@@ -17,7 +16,7 @@ use patchboard_workspace::session::Session;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::play::{House, Own, seated, shipped, source_of, until};
+use super::play::{House, Own, Seats, seated, shipped, source_of, until};
 
 const OPS: &str = "def add(a, b):\n    pass\n\n\ndef scale(xs, k):\n    pass\n";
 const TEXT: &str = "from ops import add\n\n\ndef total(xs):\n    pass\n";
@@ -140,7 +139,7 @@ pub(super) async fn storm(house: &House) {
     let seats = AgentRegistry::new(config.expect("a good file"), &Environment::from_process(), InlinePrograms::Denied);
     assert_eq!(seats.check(&blueprint), []);
     let workspaces = Arc::clone(seats.workspaces());
-    let runtime = house.runtime(Arc::new(NestedBoards::new(Arc::new(seats)))).await;
+    let runtime = house.runtime(Seats::of(Arc::new(seats))).await;
     let taking_up = workspaces.begin_activation();
     let request = json!({"task": "Write what is missing.", "engineers": 2});
     let board = runtime.create(blueprint, request, None).await.expect("a board");

@@ -95,31 +95,27 @@ impl House {
     }
 
     /// Starts a runtime with `agent` in all seats.
-    pub(super) async fn runtime(&self, agent: Arc<dyn Agent>) -> Runtime {
+    pub(super) async fn runtime(&self, agent: Seats) -> Runtime {
         self.runtime_keeping(agent, SnapshotPolicy::NEVER).await
     }
 
     /// Like [`House::runtime`], with snapshots.
-    pub(super) async fn runtime_keeping(&self, agent: Arc<dyn Agent>, snapshots: SnapshotPolicy) -> Runtime {
-        let mut options = Options::new(agent);
+    pub(super) async fn runtime_keeping(&self, agent: Seats, snapshots: SnapshotPolicy) -> Runtime {
+        let mut options = Options::new(agent.nested.clone());
         (options.clock, options.ids) = (self.clock.clone(), Arc::clone(&self.ids));
         options.snapshots = snapshots;
-        Runtime::start(Arc::new(self.journal.clone()), options).await.expect("a runtime")
+        let runtime = agent.nested.start(Arc::new(self.journal.clone()), options).await.expect("a runtime");
+        agent.runtime.set(runtime.downgrade()).unwrap_or_else(|_| panic!("one runtime has it"));
+        runtime
     }
 
     /// Plays a board until it ends.
-    pub(super) async fn play(&self, agent: Arc<dyn Agent>, blueprint: Blueprint, request: Value) {
+    pub(super) async fn play(&self, agent: Seats, blueprint: Blueprint, request: Value) {
         self.play_as(agent, blueprint, request, CreateOptions::default()).await;
     }
 
     /// Like [`House::play`], with other creation options.
-    pub(super) async fn play_as(
-        &self,
-        agent: Arc<dyn Agent>,
-        blueprint: Blueprint,
-        request: Value,
-        founding: CreateOptions,
-    ) {
+    pub(super) async fn play_as(&self, agent: Seats, blueprint: Blueprint, request: Value, founding: CreateOptions) {
         let runtime = self.runtime(agent).await;
         let board = runtime.create_with(blueprint, request, founding).await.expect("a board");
         board.wait_for_end().await.expect("it ends");
@@ -166,7 +162,23 @@ type Answers = Box<dyn Fn(&Call, &Value) -> Own + Send + Sync>;
 struct Seated {
     own: Answers,
     others: AgentRegistry,
-    runtime: OnceLock<WeakRuntime>,
+    runtime: RuntimeSlot,
+}
+
+/// Runtime of an agent that looks at its boards.
+type RuntimeSlot = Arc<OnceLock<WeakRuntime>>;
+
+/// Agents of all seats.
+pub(super) struct Seats {
+    nested: Arc<NestedBoards>,
+    runtime: RuntimeSlot,
+}
+
+impl Seats {
+    /// Fills the seats that nested boards leave.
+    pub(super) fn of(agent: Arc<dyn Agent>) -> Self {
+        Self { nested: Arc::new(NestedBoards::new(agent)), runtime: RuntimeSlot::default() }
+    }
 }
 
 impl Agent for Seated {
@@ -191,29 +203,26 @@ impl Agent for Seated {
             Own::Product => self.others.call(call),
         }
     }
-
-    fn on_runtime_started(&self, runtime: &WeakRuntime) {
-        self.runtime.set(runtime.clone()).unwrap_or_else(|_| panic!("one runtime has it"));
-        self.others.on_runtime_started(runtime);
-    }
 }
 
 /// Fills seats by a function, and the others by the product.
-pub(super) fn seated(own: impl Fn(&Call, &Value) -> Own + Send + Sync + 'static) -> Arc<dyn Agent> {
+pub(super) fn seated(own: impl Fn(&Call, &Value) -> Own + Send + Sync + 'static) -> Seats {
     let others = AgentRegistry::new(Config::default(), &Environment::from_process(), InlinePrograms::Denied);
-    Arc::new(NestedBoards::new(Arc::new(Seated { own: Box::new(own), others, runtime: OnceLock::new() })))
+    let runtime = RuntimeSlot::default();
+    let seated = Seated { own: Box::new(own), others, runtime: Arc::clone(&runtime) };
+    Seats { runtime, ..Seats::of(Arc::new(seated)) }
 }
 
 /// Fills the seats of scripts and of the product's roles.
-pub(super) fn scripted() -> Arc<dyn Agent> {
+pub(super) fn scripted() -> Seats {
     seated(|_, _| Own::Product)
 }
 
 /// Returns an agent that answers from the recording of a shipped blueprint, and the salt that belongs to it.
-pub(super) fn recorded(name: &str) -> (Arc<dyn Agent>, CreateOptions) {
+pub(super) fn recorded(name: &str) -> (Seats, CreateOptions) {
     let player = Player::open(&blueprints().join(name).join("cassette.jsonl")).expect("it is shipped");
     let founding = CreateOptions { salt: Some(player.salt()), ..CreateOptions::default() };
-    (Arc::new(NestedBoards::new(Arc::new(player))), founding)
+    (Seats::of(Arc::new(player)), founding)
 }
 
 /// Returns the request that is shipped beside a blueprint.

@@ -17,7 +17,7 @@ use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure, Permit, Reply};
 use serde_json::Value;
 
-use super::play::{House, accepted, until};
+use super::play::{House, Seats, accepted, until};
 
 /// A blueprint with models that write lines. One worker has too little money for any call.
 const LINES: &str = r#"
@@ -102,8 +102,8 @@ pub(super) fn admission(model: &str, input: u64) -> Admission {
     Admission { model: Some(model.to_owned()), price: Some(price), reply_tokens: None }
 }
 
-fn provider(answers: Vec<CallResult>) -> Arc<dyn Agent> {
-    Arc::new(Provider(Mutex::new(answers.into_iter())))
+fn provider(answers: Vec<CallResult>) -> Seats {
+    Seats::of(Arc::new(Provider(Mutex::new(answers.into_iter()))))
 }
 
 fn says(text: &str) -> CallResult {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use patchboard_faults::random::Random;
 use patchboard_faults::scenario::{self, Scenario};
 use patchboard_kernel::record::{Answer, End};
-use patchboard_runtime::agent::{Agent, Call};
+use patchboard_runtime::agent::Call;
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::status::BoardStatus;
 use serde_json::{Value, json};
 
-use super::play::{House, Own, recorded, request_of, scripted, seated, shipped, shown, until};
+use super::play::{House, Own, Seats, recorded, request_of, scripted, seated, shipped, shown, until};
 
 /// Plays a question that a model answered, its rejected attempts included; done.
 pub(super) async fn evidence_review(house: &House) {
@@ -61,7 +61,7 @@ async fn scenario(house: &House, name: &str) {
 }
 
 /// Returns the agents of a scenario; the second attempt of each worker is not a patch.
-pub(super) fn errs_once(scenario: &'static dyn Scenario) -> Arc<dyn Agent> {
+pub(super) fn errs_once(scenario: &'static dyn Scenario) -> Seats {
     seated(move |call, document| {
         if call.occurrence == 1 {
             return Own::Says("I had rather not say.".to_owned());

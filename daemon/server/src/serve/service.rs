@@ -105,11 +105,12 @@ impl Daemon {
         let journal = patchboard_storage::open(data_dir).map_err(storage)?;
         let lock = lock_instance(data_dir)?;
         let metrics = Arc::new(Metrics::new());
-        let mut options = Options::new(Arc::new(NestedBoards::new(registry.clone())));
+        let agent = Arc::new(NestedBoards::new(registry.clone()));
+        let mut options = Options::new(agent.clone());
         let observer = Counting::new(Arc::clone(&metrics));
         let disk = Arc::new(StorageHealth::default());
         options.observer = Arc::new(WithFeeds { observer, feeds: feeds.clone(), disk: Arc::clone(&disk) });
-        let runtime = Runtime::start(Arc::clone(&journal), options).await?;
+        let runtime = agent.start(Arc::clone(&journal), options).await?;
         Ok(Self {
             runtime,
             reader: Reader { journal },
