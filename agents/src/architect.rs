@@ -220,10 +220,8 @@ pub async fn ask(
 ///
 /// Errors go back to the model. A draft without errors is accepted. If it has warnings, they go back once as advice;
 /// the first draft is kept if the second call fails, or if its draft has errors or more warnings.
-///
-/// # Errors
-/// [`DesignError::NoBlueprint`] after the last round. [`DesignError::Failed`] as soon as a call fails, unless the reply
-/// was truncated or empty.
+/// Fails with [`DesignError::NoBlueprint`] after the last round, and with [`DesignError::Failed`] as soon as a
+/// call fails, unless the reply was truncated or empty.
 pub async fn design(
     brief: &DesignRequest,
     terms: &DesignLimits,

@@ -160,9 +160,6 @@ pub enum ConfigError {
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the text of a configuration, at most 1 MiB.
-///
-/// # Errors
-/// The file cannot be read, is too long or is not UTF-8.
 pub fn text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)?.take(BYTES_MAX + 1).read_to_string(&mut text)?;
@@ -174,9 +171,6 @@ pub fn text(path: &Path) -> io::Result<String> {
 
 impl Config {
     /// Reads a file; relative paths in it are relative to its directory.
-    ///
-    /// # Errors
-    /// [`ConfigError::Read`], [`ConfigError::Parse`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
         let text = self::text(path).map_err(|source| ConfigError::Read { path: name.clone(), source })?;
@@ -192,9 +186,6 @@ impl Config {
     }
 
     /// Parses the text of a file called `name`; relative paths stay as they are.
-    ///
-    /// # Errors
-    /// [`ConfigError::Parse`].
     pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
         let parse =
             |message: &str| ConfigError::Parse { path: name.to_owned(), message: message.trim_end().to_owned() };
@@ -242,10 +233,8 @@ impl Config {
     /// for all of them. Without flags, `OPENAI_MODEL` with `OPENAI_BASE_URL` or `OPENAI_API_KEY` serves as
     /// `models.default` unless the file has one. `OPENAI_API_KEY` is never sent to an address from a flag unless
     /// `--api-key-env` names it. A temperature applies to all models.
-    ///
-    /// # Errors
-    /// [`ConfigError::Flags`] if a flag needs a value that neither the file nor the environment has, or if an address
-    /// or a temperature is invalid.
+    /// Fails if a flag needs a value that neither the file nor the environment has, or if an address or a
+    /// temperature is invalid.
     pub fn with_flags(self, flags: &Flags, env: &Environment) -> Result<Self, ConfigError> {
         let mut config = self.with_named(flags, env)?;
         if let Some(temperature) = flags.temperature {
@@ -331,9 +320,7 @@ impl Config {
 
 /// Returns the operator's names of the models that may serve a seat, before a seed selects one. An empty list means
 /// [`DEFAULT_MODEL`].
-///
-/// # Errors
-/// The name that the blueprint's `models` do not define.
+/// The error is the name that the blueprint's `models` do not define.
 pub fn operator_models<'b>(blueprint: &'b Blueprint, worker: &'b Worker) -> Result<&'b [String], &'b str> {
     match blueprint.choice(worker) {
         (_, Some(choice)) => Ok(choice.models()),

@@ -276,9 +276,7 @@ impl AgentRegistry {
 
     /// Returns the architect's model, with its name and price: the operator's model `architect`, if there is one, else
     /// the default.
-    ///
-    /// # Errors
-    /// The missing configuration, and how to supply it.
+    /// The error names the missing configuration and how to supply it.
     pub fn architect(&self) -> Result<(&Chat, Admission), String> {
         let is_named = self.config.models.contains_key(ARCHITECT_MODEL);
         let name = if is_named { ARCHITECT_MODEL } else { DEFAULT_MODEL };
@@ -317,9 +315,6 @@ impl AgentRegistry {
     }
 
     /// Probes the abilities of one of the operator's models, within this time. Costs tokens.
-    ///
-    /// # Errors
-    /// The model gave no answer.
     pub async fn capabilities(&self, model: &Model, time: Duration) -> Result<Capabilities, CapabilityProbeError> {
         probe_capabilities(model, &self.variables, time).await
     }

@@ -148,9 +148,7 @@ impl ModelPermit {
 }
 
 /// Waits until the limits of a call's model leave room for a request. The permit covers the first request.
-///
-/// # Errors
-/// The time until then, if it is longer than half of the time left.
+/// The error is the time until then, if it is longer than half of the time left.
 pub(crate) async fn await_limits(call: &Call, tokens: u64, deadline: Instant) -> Result<(), Duration> {
     let Some(pass) = pass(call) else { return Ok(()) };
     if !pass.is_used.swap(true, Ordering::Relaxed) {
@@ -235,9 +233,6 @@ fn endpoint(model: &Model) -> Endpoint {
 }
 
 /// Reports the outcome of a call to the gate, which decides about a deferral.
-///
-/// # Errors
-/// The failure of the call, with the deferral.
 pub fn report(call: &Call, answer: CallResult) -> CallResult {
     let Some(pass) = pass(call) else { return answer };
     let ModelPermit { permit, patience, is_served_later, .. } = pass;

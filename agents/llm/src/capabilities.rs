@@ -206,9 +206,7 @@ impl Capabilities {
 }
 
 /// Probes a model within this time.
-///
-/// # Errors
-/// The first request was not answered.
+/// Fails if the first request was not answered.
 pub async fn probe_capabilities(
     model: &Model,
     variables: &Variables,

@@ -16,9 +16,6 @@ pub use setting::{Setting, Variable, check_name, redacted};
 const SPAN_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// Reads a time above zero, up to 366 days.
-///
-/// # Errors
-/// The value is no such time.
 pub fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let value = Duration::deserialize(deserializer)?;
     match (1..=SPAN_MAX_MS).contains(&value.as_ms()) {

@@ -25,9 +25,7 @@ pub(super) struct Credentials {
 
 impl Credentials {
     /// Reads the values that the configuration of a model names.
-    ///
-    /// # Errors
-    /// A variable is not set (the text names it and the member that needs it), or the key cannot be sent.
+    /// An error names the variable that is not set and the member that needs it.
     pub(super) fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let value = |variable: &str, what: String| {
             let missing = || format!("set {}, which {what}", redacted(variable));
@@ -71,9 +69,6 @@ impl Credentials {
     }
 
     /// Returns the key to send. `refused` is a key that the server has refused.
-    ///
-    /// # Errors
-    /// The program that prints the key gave none.
     pub(super) async fn key(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, KeyError> {
         self.keys.get(refused).await
     }

@@ -84,9 +84,7 @@ impl Embedder {
     }
 
     /// Returns the embeddings of these texts, in this order, all of the same dimensions.
-    ///
-    /// # Errors
-    /// The cause, without text from the server.
+    /// An error omits text from the server.
     pub async fn embed(&self, board: &BoardId, texts: &[&str], patience: Duration) -> Result<Vec<Embedding>, Failure> {
         let span = telemetry::embeddings(&self.server);
         let patience = patience.min(Duration::from_millis(self.config.timeout.as_ms()));

@@ -210,9 +210,7 @@ impl Permit {
     }
 
     /// Counts a further request of the call against the limits and the pace of its model.
-    ///
-    /// # Errors
-    /// The time until they leave room for it.
+    /// The error is the time until they leave room for it.
     pub fn charge_request(&self, tokens: u64) -> Result<(), LimitWait> {
         self.inner.event(|core, now| core.charge_request(now, self.ticket, tokens))
     }

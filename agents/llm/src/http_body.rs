@@ -12,9 +12,6 @@ use serde_json::Value;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Decompresses a body that the server compressed unasked, up to `max` bytes.
-///
-/// # Errors
-/// The encoding is not supported, the data is damaged, or the result is longer.
 pub(super) fn inflate(bytes: Vec<u8>, encoding: Option<&str>, max: usize) -> Result<Vec<u8>, String> {
     let encoding = encoding.unwrap_or_default().trim().to_ascii_lowercase();
     let most = u64::try_from(max).unwrap_or(u64::MAX).saturating_add(1);
@@ -54,18 +51,12 @@ pub(super) fn text(bytes: &[u8], content_type: &str) -> String {
 /// Parses a JSON envelope. Repairs what Python's and other encoders write: `NaN` and `Infinity`, lone surrogates, raw
 /// control characters in strings, and a byte-order mark. Text behind the first value is ignored if that value has
 /// choices.
-///
-/// # Errors
-/// The error of the strict parser.
 pub(super) fn json(text: &str) -> Result<Value, serde_json::Error> {
     parsed(text, |_| '\u{fffd}')
 }
 
 /// Parses one event of a stream like [`json`]. A lone surrogate is kept as a mark for [`join_surrogates`], because the
 /// next event may have its other half.
-///
-/// # Errors
-/// As [`json`].
 pub(super) fn event(text: &str) -> Result<Value, serde_json::Error> {
     parsed(text, |unit| char::from_u32(HALVES + u32::from(unit)).unwrap_or('\u{fffd}'))
 }

@@ -27,9 +27,6 @@ const FAILED_FOR: Duration = Duration::from_secs(5);
 const ISSUED_MAX: usize = 8;
 
 /// Rejects a key that a header cannot hold; the error omits the key.
-///
-/// # Errors
-/// The key has control characters or is not ASCII.
 pub(super) fn check(key: SecretString) -> Result<SecretString, String> {
     match key.expose_secret().bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
         true => Ok(key),
@@ -85,9 +82,6 @@ impl Keys {
     }
 
     /// Returns the key to send. `refused` is a key that the server has refused; the program is then run again.
-    ///
-    /// # Errors
-    /// The program gave no key.
     pub(super) async fn get(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, KeyError> {
         let (words, current) = match &self.source {
             Source::Fixed(key) => return Ok(key.clone()),

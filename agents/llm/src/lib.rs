@@ -120,10 +120,7 @@ struct ModelReply {
 
 impl Chat {
     /// Creates the agent of a model; makes no request yet.
-    ///
-    /// # Errors
-    /// A variable is not set, or a header or the machine's certificates are invalid. The message omits values that may
-    /// be secret.
+    /// An error omits values that may be secret.
     pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let endpoint = transport::Endpoint::new(model, variables)?;
         let http = transport::client(&model.url)?;
@@ -137,10 +134,8 @@ impl Chat {
     }
 
     /// Completes a prompt, with the retries and the leniency of a worker's call.
-    ///
-    /// # Errors
-    /// As a worker's call fails. If the cost of a failed call is unknown, its usage is the charge of a board: the
-    /// estimated prompt and the whole reply limit.
+    /// If the cost of a failed call is unknown, its usage is the charge of a board: the estimated prompt and
+    /// the whole reply limit.
     pub async fn complete(&self, prompt_request: &PromptRequest<'_>) -> CallResult {
         let answer = self.in_time(RequestSource::Prompt(prompt_request)).await;
         answer.map_err(|failure| {

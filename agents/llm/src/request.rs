@@ -71,9 +71,7 @@ impl<'a> RequestSource<'a> {
     }
 
     /// Waits until the model's limits leave room for a request of this many tokens, its reply included.
-    ///
-    /// # Errors
-    /// The time until then, if it is too long to wait.
+    /// The error is the time until then, if it is too long to wait.
     pub(super) async fn await_limits(self, tokens: u64, deadline: Instant) -> Result<(), Duration> {
         match self {
             Self::Call(attempt) => await_limits(attempt.call, tokens, deadline).await,

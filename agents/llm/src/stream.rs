@@ -99,9 +99,6 @@ impl StreamParser {
     }
 
     /// Adds the next bytes. Returns true if the stream is over.
-    ///
-    /// # Errors
-    /// The stream is too long.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<bool, String> {
         for byte in bytes {
             if self.is_done {
@@ -143,9 +140,7 @@ impl StreamParser {
     }
 
     /// Returns the answer; an error of the server is returned as its body.
-    ///
-    /// # Errors
-    /// The stream had no event, or an error after parts of the reply.
+    /// Fails if the stream had no event, or an error after parts of the reply.
     pub(super) fn finish(mut self) -> Result<Value, String> {
         let line = std::mem::take(&mut self.line);
         self.line(&line);

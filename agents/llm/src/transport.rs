@@ -137,9 +137,6 @@ pub fn install_tls_provider() {
 }
 
 /// Builds the HTTP client for an address: no redirects, no proxy on this machine.
-///
-/// # Errors
-/// The address is invalid, or the machine's certificates cannot be read.
 pub fn client(url: &str) -> Result<reqwest::Client, String> {
     install_tls_provider();
     let url = Url::parse(url).map_err(|error| format!("not an address: {error}"))?;
@@ -172,9 +169,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// Reads the address and the credentials of a model.
-    ///
-    /// # Errors
-    /// A variable is not set, or a header is invalid. The message omits values that may be secret.
+    /// An error omits values that may be secret.
     pub(super) fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let access = Credentials::new(model, variables)?;
         let base = Url::parse(&model.url).map_err(|error| format!("not an address: {error}"))?;
@@ -199,9 +194,6 @@ impl Endpoint {
 
     /// Sends a JSON body and reads the whole answer, one JSON value or a stream of events. If the server rejects the
     /// key of a program, the program is run again. Calls `begun` at the first part of a streamed reply.
-    ///
-    /// # Errors
-    /// [`HttpFailure`].
     pub(super) async fn post(
         &self,
         http: &reqwest::Client,
@@ -239,9 +231,6 @@ impl Endpoint {
     }
 
     /// Requests a resource.
-    ///
-    /// # Errors
-    /// No key, or no answer.
     pub(super) async fn get(
         &self,
         http: &reqwest::Client,
@@ -304,9 +293,6 @@ fn sensitive(mut value: HeaderValue) -> HeaderValue {
 }
 
 /// Sends a request and reads the whole answer, one JSON value or a stream of events.
-///
-/// # Errors
-/// [`HttpFailure`].
 async fn answer(
     http: &reqwest::Client,
     api: Api,

@@ -21,9 +21,6 @@ pub struct RoleContext {
 }
 
 /// Runs work that may block on a thread for blocking work.
-///
-/// # Errors
-/// The work panicked.
 pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     let worked = tokio::task::spawn_blocking(work).await;
     worked.map_err(|why| Failure::new(FailureCode::Crashed, format!("a role of this project: {why}")))

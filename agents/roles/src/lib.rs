@@ -53,9 +53,6 @@ pub fn config_error(role: Role, worker: &Worker) -> Option<String> {
 }
 
 /// Answers a call of a role.
-///
-/// # Errors
-/// The role cannot work as configured, or its work failed.
 pub async fn answer(role: Role, call: &Call, context: &Arc<RoleContext>) -> CallResult {
     match role {
         Role::Begin => roles::begin(call, context),

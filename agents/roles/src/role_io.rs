@@ -38,27 +38,18 @@ pub(crate) fn not_configured(why: impl Into<String>) -> Failure {
 }
 
 /// Reads the configuration (`with`) of a worker.
-///
-/// # Errors
-/// Message, if the configuration has another form.
 pub(crate) fn role_config<T: DeserializeOwned>(worker: &Worker) -> Result<T, String> {
     let with = Value::Object(worker.with.clone().unwrap_or_default());
     serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))
 }
 
 /// Checks that a text of a configuration names a place.
-///
-/// # Errors
-/// Message, if it does not.
 pub(crate) fn is_place(text: &str) -> Result<(), String> {
     let is_place = text.starts_with('/') && Pointer::parse(text).is_ok();
     if is_place { Ok(()) } else { Err("its `with` names places, like /messages".to_owned()) }
 }
 
 /// Builds the answer from patch operations, or from the reason that there are none.
-///
-/// # Errors
-/// Failure, if the work failed or is impossible for this worker.
 pub(crate) fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, NoPatch>) -> CallResult {
     let refused = |why: String| Failure::new(FailureCode::Refused, why);
     let reply = match work() {

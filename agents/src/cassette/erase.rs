@@ -24,9 +24,6 @@ pub struct ErasedCounts {
 /// Erases from a cassette the redacted views of a board, and the answers that contained redacted values. `records` are
 /// all records of the board. `hasher` makes the view names used since format 20; `None` if its salt is gone. `hashes`
 /// maps those names to the SHA-256 names used before. The file is replaced as a whole, or left unchanged.
-///
-/// # Errors
-/// [`CassetteError::Io`], [`CassetteError::Malformed`].
 pub fn erase(
     path: &Path,
     records: &[Record],

@@ -69,9 +69,6 @@ struct State {
 
 impl Player {
     /// Reads a cassette.
-    ///
-    /// # Errors
-    /// [`CassetteError::Io`], [`CassetteError::Malformed`].
     pub fn open(path: &Path) -> Result<Self, CassetteError> {
         let bytes = std::fs::read(path).map_err(|error| CassetteError::io(path, error))?;
         Self::read(&bytes).map_err(|(line, message)| CassetteError::Malformed {

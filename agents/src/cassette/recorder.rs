@@ -41,9 +41,6 @@ struct CassetteFile {
 
 impl Recorder {
     /// Records the answers of `agent` into a new file.
-    ///
-    /// # Errors
-    /// [`CassetteError::Exists`], [`CassetteError::Io`].
     pub fn create(path: &Path, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
         match private_files::options().write(true).create_new(true).open(path) {
             Ok(file) => Self::start(path, file, blueprint, agent),
@@ -55,18 +52,12 @@ impl Recorder {
     }
 
     /// Like [`Self::create`], but overwrites an existing file.
-    ///
-    /// # Errors
-    /// [`CassetteError::Io`].
     pub fn replace(path: &Path, blueprint: &str, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
         let file = private_files::create(path).map_err(|error| CassetteError::io(path, error))?;
         Self::start(path, file, blueprint, agent)
     }
 
     /// Continues an existing recording, given in `recorded`, at its end.
-    ///
-    /// # Errors
-    /// [`CassetteError::Io`].
     pub fn append(path: &Path, recorded: &Player, agent: Arc<dyn Agent>) -> Result<Self, CassetteError> {
         let (occurrences, order) = recorded.recorded();
         let opened = OpenOptions::new().append(true).open(path).and_then(|mut file| {
@@ -87,9 +78,7 @@ impl Recorder {
     }
 
     /// Returns the number of entries written, once the run is over.
-    ///
-    /// # Errors
-    /// [`CassetteError::Io`], if an entry could not be written: the cassette is not complete.
+    /// Fails if an entry could not be written: the cassette is not complete.
     pub fn finish(&self) -> Result<u64, CassetteError> {
         let mut tape = self.cassette();
         let synced = tape.file.sync_all();

@@ -33,9 +33,6 @@ pub struct WorkspaceConfig {
 impl WorkspaceConfig {
     /// Reads the table from a file called `name`, which may contain other tables. Errors are shown to agents, so they
     /// do not repeat content of the other tables.
-    ///
-    /// # Errors
-    /// [`ConfigError::Parse`].
     pub fn parse(text: &str, name: &str) -> Result<Self, ConfigError> {
         #[derive(Deserialize)]
         struct Own {

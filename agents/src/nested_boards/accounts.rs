@@ -90,9 +90,6 @@ impl Accounts {
 impl NestedBoards {
     /// Brings the account of a call's invocation up to date. Returns the first invocation of its series of retries, and
     /// the start of the oldest attempt whose result is open.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
     pub(super) async fn begin(&self, call: &Call) -> Result<(InvocationId, Timestamp), Failure> {
         let runtime = self.runtime.get().and_then(WeakRuntime::upgrade);
         let outer = runtime.as_ref().and_then(|runtime| runtime.board(&call.board));
@@ -160,9 +157,6 @@ impl NestedBoards {
 }
 
 /// Returns the series of retries that a call's invocation is the last of.
-///
-/// # Errors
-/// The journal cannot be read.
 async fn series(outer: &BoardHandle, call: &Call) -> Result<Vec<InvocationId>, RuntimeError> {
     let scheduled = outer.subscribe(call.cause.0.checked_sub(1).map(Seq)).next().await.transpose()?;
     let mut series = vec![call.invocation];
@@ -190,9 +184,6 @@ async fn series(outer: &BoardHandle, call: &Call) -> Result<Vec<InvocationId>, R
 const TAIL: u64 = 16;
 
 /// Returns the time at which a board ended; none if it has not.
-///
-/// # Errors
-/// The journal cannot be read.
 pub(super) async fn ended_at(board: &BoardHandle) -> Result<Option<Timestamp>, RuntimeError> {
     let tail = board.status().head.seq.0.checked_sub(TAIL).map(Seq);
     for after in [tail, None] {

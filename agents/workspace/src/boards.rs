@@ -227,9 +227,7 @@ impl Workspaces {
     }
 
     /// Returns the directory of a board once it is open. Returns immediately when no activation is in progress.
-    ///
-    /// # Errors
-    /// The directory cannot be opened, or the board is not active in this process.
+    /// Fails if the board is not active in this process.
     pub async fn get(&self, board: &BoardId) -> Result<Arc<Workspace>, WorkspaceError> {
         let deadline = Instant::now() + OPEN_TIMEOUT;
         let mut coming = self.pending_activations.subscribe();
@@ -261,9 +259,6 @@ impl Workspaces {
     /// Runs an agent's tool call on the board's directory. The call runs to completion even if the caller is dropped,
     /// so that reads and edits are recorded. `is_anew` is the agent's own statement, if any, that it worked in an
     /// earlier session.
-    ///
-    /// # Errors
-    /// As [`Workspaces::get`].
     pub async fn call(
         &self,
         board: &BoardId,
@@ -316,9 +311,7 @@ impl Workspaces {
 impl ActivationGuard {
     /// Opens the directory of the activated board, if it has one and has not ended. The slot is registered before the
     /// returned future is polled, so callers wait from now on.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`]; callers that wait for the directory receive it as well.
+    /// Callers that wait for the directory receive its error as well.
     pub fn attach(
         self,
         board: &BoardHandle,

@@ -36,9 +36,6 @@ const fn default_file_bytes() -> u64 {
 }
 
 /// Deserializes a limit above zero.
-///
-/// # Errors
-/// The value is zero, or no number.
 pub fn positive<'de, D: Deserializer<'de>, N: Deserialize<'de> + PartialEq + Default>(
     deserializer: D,
 ) -> Result<N, D::Error> {
@@ -47,9 +44,6 @@ pub fn positive<'de, D: Deserializer<'de>, N: Deserialize<'de> + PartialEq + Def
 }
 
 /// Deserializes lines of a `.gitignore`.
-///
-/// # Errors
-/// A line is no pattern.
 pub fn exclude<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     let lines = Vec::<String>::deserialize(deserializer)?;
     check_exclude_patterns(&lines).map_err(D::Error::custom)?;

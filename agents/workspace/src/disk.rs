@@ -76,9 +76,7 @@ impl Default for DiskOptions {
 }
 
 /// Checks that the lines are valid `.gitignore` patterns.
-///
-/// # Errors
-/// [`DiskError::Exclude`] for the first invalid one.
+/// Fails at the first invalid one.
 pub fn check_exclude_patterns(lines: &[String]) -> Result<(), DiskError> {
     IgnoreRules::new(lines).map(drop)
 }
@@ -139,9 +137,7 @@ fn lock_exclusively(lock: impl AsFd) -> Result<(), Errno> {
 
 impl Disk {
     /// Opens a directory as a workspace.
-    ///
-    /// # Errors
-    /// The directory cannot be opened or written, is already open as a workspace, or an exclusion is invalid.
+    /// Fails if the directory is already open as a workspace.
     pub fn open(path: impl AsRef<Path>, options: DiskOptions) -> Result<Self, DiskError> {
         let path = path.as_ref();
         let shown = path.display().to_string();
@@ -191,17 +187,11 @@ impl Disk {
     }
 
     /// Checks that a file is served, or would be if it existed.
-    ///
-    /// # Errors
-    /// [`DiskError::NotServed`], or an error of the read.
     pub fn check_served(&self, path: &FilePath) -> Result<(), DiskError> {
         self.read(path).map(drop)
     }
 
     /// Reads a file; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// The file is not served or cannot be read.
     pub fn read(&self, path: &FilePath) -> Result<Option<Contents>, DiskError> {
         match self.parent(path, PathCheck::Rules)? {
             Some(parent) => self.read_in(&parent, path.as_str(), path.name()),

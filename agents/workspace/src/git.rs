@@ -90,9 +90,6 @@ pub struct CommitResult {
 
 /// Returns the uncommitted changes as a unified diff, new files included, below `paths` or of all files if that is
 /// empty. The part shown counts as reviewed by the caller. Omitted files are named at the end.
-///
-/// # Errors
-/// [`GitError`].
 pub async fn diff(
     workspace: &Arc<Workspace>,
     who: &EditAuthor,
@@ -152,9 +149,7 @@ fn byte_at(text: &str, nth: usize) -> usize {
 
 /// Commits the uncommitted changes, one commit per author, or those of `author` alone. Runs to completion even if the
 /// caller is dropped.
-///
-/// # Errors
-/// [`GitError`]; commits made before the error remain.
+/// Commits made before an error remain.
 pub async fn commit(
     workspace: &Arc<Workspace>,
     who: &EditAuthor,

@@ -143,9 +143,6 @@ impl Metrics {
 
 /// Computes the statistics of records in journal order. Only the given records count, for example those of a first
 /// round.
-///
-/// # Errors
-/// A record cannot be decoded.
 pub fn metrics(records: &[Record]) -> Result<Metrics, RecordError> {
     let mut metrics = Metrics::default();
     // Files with a rejected edit of an author and no accepted one since.

@@ -112,9 +112,7 @@ pub struct Runner<'a> {
 
 /// Runs a program in the workspace's directory, with `arguments` after its configured ones. If the caller is dropped,
 /// the whole process group is killed. The lock is held until the end, and changes are reported in the runner's name.
-///
-/// # Errors
-/// [`ProgramError`]. Changes made until then are still reported to the board.
+/// Changes made until an error are still reported to the board.
 pub async fn run(
     workspace: &Arc<Workspace>,
     name: &str,
@@ -159,9 +157,6 @@ pub async fn run(
 }
 
 /// Runs a program in `copy`, a private copy of the workspace's directory that the board does not track.
-///
-/// # Errors
-/// [`ProgramError`].
 pub async fn run_in(
     copy: &Path,
     workspace: &Workspace,

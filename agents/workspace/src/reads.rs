@@ -156,9 +156,7 @@ impl Reads {
     /// Returns the reads to declare with an edit of the targets. Above the limit, the fresh reads of each other file
     /// are merged into one range. That can produce false conflicts, but never misses one. Reads of targets stay exact,
     /// because an edit may only touch lines that were read.
-    ///
-    /// # Errors
-    /// There are too many files. The oldest reads are dropped; returns the names of their files.
+    /// If there are too many files, the oldest reads are dropped; the error has the names of their files.
     pub fn declared(
         &mut self,
         targets: &[FilePath],

@@ -82,9 +82,6 @@ pub struct OpenedWorkspace {
 impl Workspace {
     /// Opens a directory for a board that has a workspace. Completes or discards staged changes left by a crash, and
     /// reports the directory's content to the board.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`].
     pub async fn open(board: BoardHandle, disk: impl Into<Arc<Disk>>) -> Result<OpenedWorkspace, WorkspaceError> {
         let spec = board.status().blueprint.workspace.clone().ok_or(WorkspaceError::None)?;
         let workspace = Arc::new(Self {
@@ -197,17 +194,12 @@ impl Workspace {
     }
 
     /// Scans the directory and reports external changes to the board.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`]. A change that the board rejects is not an error.
+    /// A change that the board rejects is not an error.
     pub async fn rescan(self: &Arc<Self>) -> Result<ExternalChanges, WorkspaceError> {
         self.exclusively(move |mut alone| async move { alone.rescan().await }).await
     }
 
     /// Like [`Workspace::rescan`], and passes each file found to `see`.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`].
     pub(super) async fn rescan_with<S: Send + 'static>(
         self: &Arc<Self>,
         seen: S,
@@ -217,9 +209,7 @@ impl Workspace {
     }
 
     /// Reports external changes of these files to the board; returns their number.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`], also if the board rejects a change.
+    /// Fails if the board rejects a change.
     pub async fn report_changes(
         self: &Arc<Self>,
         paths: impl IntoIterator<Item = &FilePath>,
@@ -234,9 +224,6 @@ impl Workspace {
     /// The edit runs to completion even if the caller is dropped. With `asked`, the digest of the request, a caller
     /// that got an error can ask again under the token for the outcome ([`Workspace::take_outcome`]). The record names
     /// the `principal`.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`], and errors of `make`.
     pub async fn edit<E: From<WorkspaceError> + Send + 'static>(
         self: &Arc<Self>,
         edit: Edit,
@@ -288,10 +275,7 @@ impl Workspace {
 
     /// Returns the outcome of an edit under this token that its author did not receive, if the request is identical.
     /// Returns it once.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`]: the outcome is still unknown, the edit is not in place, or the token belongs to another
-    /// edit.
+    /// Fails while the outcome is unknown, if the edit is not in place, or if the token belongs to another edit.
     pub async fn take_outcome(
         self: &Arc<Self>,
         key: IdempotencyKey,

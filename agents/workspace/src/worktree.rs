@@ -76,9 +76,6 @@ impl Worktree {
 
     /// Opens an author's tree: a new one from the last commit, or the existing one updated to it. Conflicting changes
     /// in the tree are reverted, and the author is informed.
-    ///
-    /// # Errors
-    /// The directory is not a git repository, or git fails.
     pub async fn open(workspace: &Arc<Workspace>, author: EditAuthor) -> Result<Self, GitError> {
         let mut state = Arc::clone(workspace.git()).lock_owned().await;
         let workspace = Arc::clone(workspace);
@@ -147,9 +144,7 @@ impl Worktree {
 }
 
 /// Merges an author's tree into the directory, completely or not at all. A failed merge leaves no trace there.
-///
-/// # Errors
-/// [`GitError`]; with `merge_conflict` nothing is merged.
+/// With the error `merge_conflict` nothing is merged.
 pub async fn merge(workspace: &Arc<Workspace>, who: &EditAuthor, author: &str) -> Result<String, GitError> {
     let mut state = Arc::clone(workspace.git()).lock_owned().await;
     let (workspace, who, author) = (Arc::clone(workspace), who.clone(), author.to_owned());

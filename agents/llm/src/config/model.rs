@@ -219,9 +219,6 @@ impl Model {
     }
 
     /// Checks that no members contradict each other.
-    ///
-    /// # Errors
-    /// Message for the operator.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.model.trim().is_empty() {
             return Err("model is the provider's name of the model, and no empty text");
@@ -303,9 +300,6 @@ pub(super) fn endpoint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Str
 }
 
 /// Returns the address without a trailing slash, if a path can be appended to it.
-///
-/// # Errors
-/// Message for the operator.
 pub fn check_url(text: &str) -> Result<String, String> {
     // Errors do not repeat the text: it may be a key in the wrong place.
     let url = Url::parse(text).map_err(|error| format!("not an address: {error}"))?;
@@ -330,9 +324,6 @@ fn temperature<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Err
 }
 
 /// Returns the temperature, if it lies between 0 and 2.
-///
-/// # Errors
-/// Message for the operator.
 pub fn check_temperature(value: f64) -> Result<f64, &'static str> {
     if (0.0..=2.0).contains(&value) { Ok(value) } else { Err("a temperature lies between 0 and 2") }
 }

@@ -46,9 +46,6 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> 
 
 /// Rejects a text that is no name of an environment variable. The error does not repeat it, as it may be the key
 /// itself.
-///
-/// # Errors
-/// Message for the operator.
 pub fn check_name(name: &str) -> Result<(), &'static str> {
     let is_name = name.len() <= NAME_MAX
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

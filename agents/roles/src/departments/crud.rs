@@ -21,9 +21,7 @@ use super::values::{is_given, stored};
 const SHOWN_MAX: usize = 100;
 
 /// Executes a resolved request. `key` identifies the call; `bytes_max` limits the serialised rows of the outcome.
-///
-/// # Errors
-/// See [`StorageError`]; nothing is changed then.
+/// An error changes nothing.
 pub fn execute(
     storage: &Storage,
     department: &Department,

@@ -37,9 +37,6 @@ pub struct FailedExpectation {
 }
 
 /// Runs a test. Returns the expectations that were not met.
-///
-/// # Errors
-/// See [`StorageError`].
 pub fn run(department: &Department, test: &Test) -> Result<Vec<FailedExpectation>, StorageError> {
     let storage = Storage::in_memory();
     let case = Case { department, storage: &storage };

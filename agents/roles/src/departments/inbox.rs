@@ -16,9 +16,6 @@ use super::types::QuestionSummary;
 pub const MESSAGE_CHARS_MAX: usize = 4000;
 
 /// Reads the message of a user from a signal: a text, or an object with a text.
-///
-/// # Errors
-/// Description of the problem.
 pub fn parse_message(signal: Option<&Value>) -> Result<Value, String> {
     let text = match signal {
         Some(Value::String(text)) => Some(text.as_str()),

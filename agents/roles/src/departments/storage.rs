@@ -291,18 +291,12 @@ impl Storage {
     }
 
     /// Returns all current rows of a department, in the order of their creation. Blocks.
-    ///
-    /// # Errors
-    /// See [`StorageError`].
     pub fn rows(&self, department: &Department) -> Result<Vec<Row>, StorageError> {
         let table = self.with_documents(|documents| wait(Table::of(documents, department, false)))?;
         Ok(table.rows.into_values().map(State::into_row).collect())
     }
 
     /// Returns the rows as they were at `valid`, as far as that was known at `recorded`. Blocks.
-    ///
-    /// # Errors
-    /// See [`StorageError`].
     pub fn rows_as_of(
         &self,
         department: &Department,

@@ -70,9 +70,6 @@ impl LockError {
 
 impl PathSet {
     /// Creates a set of paths.
-    ///
-    /// # Errors
-    /// There are more than [`PATHS_MAX`] paths.
     pub fn from_paths(paths: impl IntoIterator<Item = FilePath>) -> Result<Self, LockError> {
         let paths: BTreeSet<FilePath> = paths.into_iter().take(PATHS_MAX + 1).collect();
         if paths.len() > PATHS_MAX {
@@ -82,9 +79,6 @@ impl PathSet {
     }
 
     /// Parses paths and glob patterns: `src/a.py`, `src/*.py`, `src/**`. A `*` does not match a `/`.
-    ///
-    /// # Errors
-    /// There are too many members, or one is invalid.
     pub fn parse<'a>(members: impl IntoIterator<Item = &'a str>) -> Result<Self, LockError> {
         let mut set = Self::default();
         for member in members {
@@ -163,9 +157,6 @@ pub struct LockGuard {
 
 impl Locks {
     /// Waits until no earlier request overlaps the set. `by` is the label of the holder in others' timeout errors.
-    ///
-    /// # Errors
-    /// The deadline passes, or the queue is full.
     pub async fn acquire(&self, set: PathSet, by: &str, deadline: Instant) -> Result<LockGuard, LockError> {
         let (turn, come) = oneshot::channel();
         let waiting = {

@@ -39,9 +39,7 @@ pub struct RecoveredChange {
 impl Disk {
     /// Applies each staged change that matches the hash that `expected` returns for its file, and discards the others.
     /// Must be called before any change is staged.
-    ///
-    /// # Errors
-    /// The directory cannot be read or written; the call can be retried.
+    /// After an error the call can be retried.
     pub fn recover(&self, expected: impl Fn(&FilePath) -> Option<Digest>) -> Result<Recovery, DiskError> {
         let failed = |error| DiskError::io("what was staged cannot be read", error);
         let names = dir_fd::names(&self.staged, usize::MAX).map_err(failed)?.unwrap_or_default();
@@ -66,9 +64,7 @@ impl Disk {
     }
 
     /// Finishes a staged change from any intermediate state: applies it, or discards it if it is not wanted.
-    ///
-    /// # Errors
-    /// The directory cannot be read or written; the call can be retried.
+    /// After an error the call can be retried.
     pub fn settle(&self, staged: &StagedChange, is_wanted: bool) -> Result<StagedOutcome, DiskError> {
         let outcome = match self.finish(staged, is_wanted) {
             Ok(outcome) => outcome,

@@ -143,9 +143,8 @@ pub(super) enum SlotContent {
 
 impl Disk {
     /// Makes a change durable: the new `text`, or a removal if `None`. `from` is the hash of the current content.
-    ///
-    /// # Errors
-    /// The file is not served, would not be with this text, or cannot be written, as far as that is known in advance.
+    /// Fails if the file is not served, would not be with this text, or cannot be written, as far as that is known
+    /// in advance.
     pub fn stage(&self, path: &FilePath, from: Option<Digest>, text: Option<&str>) -> Result<StagedChange, DiskError> {
         let parent = self.parent(path, PathCheck::Rules)?;
         self.takes(path)?;
@@ -218,9 +217,6 @@ impl Disk {
     }
 
     /// Discards a staged change.
-    ///
-    /// # Errors
-    /// The directory cannot be written.
     pub fn discard(&self, staged: &StagedChange) -> Result<(), DiskError> {
         // The note goes first: without it, recovery never acts on the change again.
         for name in [staged.note(), staged.new_slot(), staged.old_slot()] {
@@ -231,9 +227,7 @@ impl Disk {
 
     /// Applies a staged change. After an error the call can be retried, and [`Disk::recover`] retries it too, unless
     /// the change is discarded.
-    ///
-    /// # Errors
-    /// The directory cannot be written, a directory is in the place of the file, or a parent is not a directory.
+    /// Fails if a directory is in the place of the file, or a parent is not a directory.
     pub fn apply(&self, staged: &StagedChange) -> Result<ApplyOutcome, DiskError> {
         // As in recovery: an earlier call may have failed after the exchange.
         let put = match self.finish(staged, true)? {

@@ -64,17 +64,11 @@ struct Walk<'a, 'r> {
 
 impl Disk {
     /// Reads all served files.
-    ///
-    /// # Errors
-    /// There are too many files, or the directory cannot be read.
     pub fn scan(&self) -> Result<Scan, DiskError> {
         self.scan_with(&mut |_, _| {})
     }
 
     /// Like [`Disk::scan`], and passes the contents of each file to `see`.
-    ///
-    /// # Errors
-    /// As [`Disk::scan`].
     pub(in super::super) fn scan_with(&self, visit: &mut dyn FnMut(&FilePath, &Contents)) -> Result<Scan, DiskError> {
         let mut scan = Scan::default();
         self.walk(&mut |passed| {

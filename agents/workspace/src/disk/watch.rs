@@ -132,9 +132,6 @@ impl PendingChanges {
 }
 
 /// Starts to watch a directory.
-///
-/// # Errors
-/// The operating system's watch limit is reached, or the directory cannot be watched.
 pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
     let (stop, events) = sync_channel(EVENTS_MAX);
     let (sender, noticed) = mpsc::channel(TOLD_MAX);

@@ -73,9 +73,6 @@ impl Repository {
     }
 
     /// Opens the repository of a directory; commits get `label` as their committer.
-    ///
-    /// # Errors
-    /// The directory is no repository.
     pub(crate) async fn open(root: &Path, label: &str) -> Result<Self, GitError> {
         // A repository has its own `.git`, made by the operator; files that an agent wrote do not make one.
         if !Self::is_at(root) {
@@ -100,9 +97,7 @@ impl Repository {
     }
 
     /// Returns the commit that is checked out; `None` before the first one.
-    ///
-    /// # Errors
-    /// [`GitError`]; also while a merge is in progress.
+    /// Fails while a merge is in progress.
     pub(crate) async fn head(&self) -> Result<Option<String>, GitError> {
         let head = ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"];
         let found = self.run(Index::Users, head, b"", LIST_BYTES_MAX).await?;
@@ -121,18 +116,12 @@ impl Repository {
     }
 
     /// Fills the private index with the tree of a commit, or empties it. Returns that tree.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn begin(&self, commit: Option<&str>) -> Result<String, GitError> {
         self.own(["read-tree", commit.unwrap_or("--empty")], b"").await?;
         self.tree().await
     }
 
     /// Returns the entries of a tree, by name.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(super) async fn files(&self, tree: &str) -> Result<BTreeMap<String, TreeEntry>, GitError> {
         let listed = self.git(["ls-tree", "-r", "-z", "--full-tree", tree]).await?;
         // `MODE TYPE HASH<tab>NAME`
@@ -147,9 +136,6 @@ impl Repository {
 
     /// Returns the names of committed files left out of the working tree, as in a sparse checkout. Their absence is no
     /// deletion.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn sparse_names(&self) -> Result<BTreeSet<String>, GitError> {
         // `TAG NAME`
         let listed = self.git(["ls-files", "-t", "-z"]).await?;
@@ -157,17 +143,11 @@ impl Repository {
     }
 
     /// Returns whether the file modes of the working tree are trustworthy (`core.fileMode`).
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn has_modes(&self) -> Result<bool, GitError> {
         Ok(self.git(["config", "--type=bool", "--default=true", "core.fileMode"]).await? == "true")
     }
 
     /// Returns those files that git would commit with other bytes than they contain, by the attributes in a tree.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn converted<'a>(
         &self,
         tree: &str,
@@ -193,9 +173,6 @@ impl Repository {
     }
 
     /// Stores the first `count` scratch files unchanged as blobs. Returns their hashes.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn keep(&self, count: usize) -> Result<Vec<String>, GitError> {
         let places: String = (0..count).map(|number| format!("{}\n", self.place(number).display())).collect();
         let output = self.own(["hash-object", "-w", "--no-filters", "--stdin-paths"], places.as_bytes()).await?;
@@ -204,9 +181,6 @@ impl Repository {
     }
 
     /// Adds stored blobs to the private index and removes the deleted files. Returns the tree.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(super) async fn stage(&self, there: &[(FilePath, TreeEntry)], gone: &[FilePath]) -> Result<String, GitError> {
         let none = "0".repeat(self.names.of_nothing().len());
         // Deletions first, because a directory may have become a file, or a file a directory.
@@ -218,27 +192,18 @@ impl Repository {
     }
 
     /// Applies the changes of another tree to the private index. Returns the tree.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn stage_changes(&self, changes: &[Change]) -> Result<String, GitError> {
         self.own(["update-index", "-z", "--index-info"], &entries(changes)).await?;
         self.tree().await
     }
 
     /// Updates the user's index with the committed changes.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn update_user_index(&self, changes: &[Change]) -> Result<(), GitError> {
         let arguments = ["update-index", "-z", "--index-info"];
         self.succeed(Index::Users, arguments, &entries(changes), LIST_BYTES_MAX).await.map(drop)
     }
 
     /// Returns the differences between two trees.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn changes(&self, from: &str, to: &str) -> Result<Vec<Change>, GitError> {
         let output = self.git(["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to]).await?;
         // `:MODE MODE HASH HASH STATUS` and the name, in turn.
@@ -255,9 +220,6 @@ impl Repository {
     }
 
     /// Returns the content of a file before the change, if it existed.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn content_before(&self, change: &Change) -> Result<Option<Vec<u8>>, GitError> {
         let hash = change.what.split(' ').nth(2).filter(|hash| hash.bytes().any(|digit| digit != b'0'));
         match hash {
@@ -267,18 +229,12 @@ impl Repository {
     }
 
     /// Returns the content of a blob.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn content(&self, object: &str) -> Result<Vec<u8>, GitError> {
         Ok(self.succeed(Index::Own, ["cat-file", "blob", object], b"", LIST_BYTES_MAX).await?.stdout)
     }
 
     /// Returns the unified diff of two trees, for the given files or for all. Truncates it to `max` bytes, and returns
     /// the number of bytes left out.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn unified(
         &self,
         from: &str,
@@ -295,9 +251,6 @@ impl Repository {
     }
 
     /// Creates a commit of a tree in an author's name; no branch refers to it yet.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn commit(
         &self,
         tree: &str,
@@ -313,9 +266,6 @@ impl Repository {
     }
 
     /// Moves the checked-out branch to a commit, if it is still at `from`.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn move_head(&self, from: Option<&str>, to: &str, why: &str) -> Result<(), GitError> {
         let none = "0".repeat(to.len());
         let why = format!("commit: {why}");
@@ -323,9 +273,6 @@ impl Repository {
     }
 
     /// Returns whether a commit is an ancestor of another.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn is_ancestor(&self, commit: &str, descendant: &str) -> Result<bool, GitError> {
         let answer =
             self.run(Index::Own, ["merge-base", "--is-ancestor", commit, descendant], b"", LIST_BYTES_MAX).await?;
@@ -338,9 +285,6 @@ impl Repository {
 
     /// Merges two commits. Returns the resulting tree and the names of conflicting files, which contain both versions.
     /// Writes only objects.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn merged(&self, one: &str, two: &str) -> Result<(String, Vec<String>), GitError> {
         let merge = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, two];
         let answer = self.run(Index::Own, merge, b"", LIST_BYTES_MAX).await?;
@@ -355,9 +299,6 @@ impl Repository {
 
     /// Updates the working tree and the user's index from one commit or tree to another. Changes nothing if uncommitted
     /// changes are in the way.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn check_out(&self, from: &str, to: &str) -> Result<(), GitError> {
         // Refreshes the index, so that touched but unchanged files are no obstacle. The next step detects real changes.
         self.run(Index::Users, ["update-index", "-q", "--refresh"], b"", LIST_BYTES_MAX).await?;
@@ -365,9 +306,6 @@ impl Repository {
     }
 
     /// Runs git with the user's index and returns its output.
-    ///
-    /// # Errors
-    /// [`GitError`].
     pub(crate) async fn git<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String, GitError> {
         self.output(Index::Users, arguments, b"").await
     }

@@ -152,9 +152,6 @@ pub struct RejectedFiles {
 
 impl ExternalChanges {
     /// Returns the number of changed files if the board accepted all of them.
-    ///
-    /// # Errors
-    /// The board rejected a change.
     pub fn require_accepted(self) -> Result<usize, WorkspaceError> {
         match self.rejected.into_iter().next() {
             Some(RejectedFiles { rejection, .. }) => Err(WorkspaceError::Rejected(Box::new(rejection))),

@@ -118,9 +118,7 @@ impl WriteGuard {
     }
 
     /// Proposes an edit to the board, with its staged files.
-    ///
-    /// # Errors
-    /// As [`WriteGuard::settle`], and if a committed change cannot be put in place.
+    /// Fails as [`WriteGuard::settle`] does, and if a committed change cannot be put in place.
     pub(super) async fn submit(
         &mut self,
         edit: Edit,
@@ -135,9 +133,7 @@ impl WriteGuard {
 
     /// Finishes all pending edits in order. Decisions for absent authors are kept in the notes. Returns the first other
     /// decision, or the obstacle to putting it in place.
-    ///
-    /// # Errors
-    /// The outcome of an edit is unknown, or the disk fails. The edits stay pending.
+    /// After an error the edits stay pending.
     pub(super) async fn settle(&mut self) -> Result<Option<Result<EditOutcome, DiskError>>, WorkspaceError> {
         let mut first = None;
         while let Some(pending) = self.state.pending.front_mut() {
@@ -180,9 +176,6 @@ impl WriteGuard {
 
     /// Returns the outcome of the edit under this token that its author did not receive; `asked` is the current
     /// request.
-    ///
-    /// # Errors
-    /// As [`WriteGuard::settle`]; the token belongs to another edit; the edit is not in place.
     pub(super) async fn take_outcome(
         &mut self,
         key: &IdempotencyKey,

@@ -25,9 +25,6 @@ pub struct SkippedFiles {
 
 impl Workspace {
     /// Reads a file, after its external change was reported to the board.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`]; the file is not served.
     pub async fn read_current(self: &Arc<Self>, path: &FilePath) -> Result<CurrentFile, WorkspaceError> {
         {
             let _shared = self.edit_state.read().await;
@@ -41,9 +38,6 @@ impl Workspace {
 
     /// Reads files in order, off the async threads, until `see` breaks. Files that are deleted or not served are
     /// skipped.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`].
     pub async fn read_each<S: Send + 'static>(
         self: &Arc<Self>,
         paths: Vec<FilePath>,

@@ -172,9 +172,6 @@ pub fn schema() -> Value {
 
 impl Command {
     /// Reads the arguments of a call.
-    ///
-    /// # Errors
-    /// [`EditCode::BadArguments`], with what is wrong.
     pub fn parse(arguments: Value) -> Result<Self, EditError> {
         let wrong = |error: serde_json::Error| {
             let message = error.to_string();

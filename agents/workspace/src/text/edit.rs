@@ -120,9 +120,6 @@ pub struct EditResult {
 }
 
 /// Applies an edit. A replacement or insertion yields one hunk; for `Create` the texts are compared line by line.
-///
-/// # Errors
-/// The edit is invalid for this text.
 pub fn apply(command: &EditCommand, text: &str) -> Result<EditResult, EditError> {
     let after = match command {
         EditCommand::Create { file_text } if file_text.contains("\r\n") => file_text.clone(),

@@ -86,9 +86,6 @@ pub enum HunkError {
 }
 
 /// Applies hunks to a text.
-///
-/// # Errors
-/// The hunks do not belong to this text.
 pub fn apply_hunks(text: &str, hunks: &[Hunk]) -> Result<String, HunkError> {
     let lines = lines(text);
     let mut after = String::with_capacity(text.len());

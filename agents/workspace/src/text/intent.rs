@@ -64,9 +64,6 @@ pub struct Signature<'a> {
 }
 
 /// Applies an edit and adds intent comments. Also returns the blocks without one.
-///
-/// # Errors
-/// The edit is invalid for this text.
 pub fn apply_signed(
     command: &EditCommand,
     text: &str,

@@ -23,9 +23,6 @@ pub struct Pattern(Regex);
 
 impl Pattern {
     /// Compiles a literal text or a regular expression.
-    ///
-    /// # Errors
-    /// The pattern is empty, too long, invalid, or exceeds the limits when compiled.
     pub fn new(pattern: &str, is_regex: bool) -> Result<Self, EditError> {
         if pattern.is_empty() || pattern.len() > PATTERN_BYTES_MAX {
             let message = format!("A pattern has between 1 and {PATTERN_BYTES_MAX} bytes.");

@@ -31,9 +31,6 @@ impl TextMatches {
 }
 
 /// Searches rows and outcomes of the departments of a data directory for texts. Blocks.
-///
-/// # Errors
-/// See [`StorageError`].
 pub fn find(data_dir: &Path, texts: &Needles) -> Result<TextMatches, StorageError> {
     match patchboard_storage::open_documents_read_only(data_dir, FILE)? {
         Some(documents) => wait(Search { documents: &*documents, texts, is_erasing: false }.run()),
@@ -44,9 +41,7 @@ pub fn find(data_dir: &Path, texts: &Needles) -> Result<TextMatches, StorageErro
 /// Ends each row that contains one of the texts, and empties all its states; its number is not reused. In stored
 /// outcomes, a placeholder replaces each value with such a text. Then rewrites the file and empties its log, even if
 /// nothing was found, because an earlier attempt may have been interrupted. Blocks.
-///
-/// # Errors
-/// See [`StorageError`]. The file may then still contain erased bytes; a retry removes them.
+/// After an error the file may still contain erased bytes; a retry removes them.
 pub fn erase(data_dir: &Path, texts: &Needles) -> Result<TextMatches, StorageError> {
     if !patchboard_storage::has_documents(data_dir, FILE) {
         return Ok(TextMatches::default());
