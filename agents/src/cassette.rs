@@ -216,7 +216,6 @@ impl Occurrences {
         }
     }
 
-    /// Counts a call.
     fn count(&mut self, key: &Key) {
         self.0.insert((key.worker.clone(), key.view), key.occurrence.saturating_add(1));
     }

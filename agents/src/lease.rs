@@ -27,7 +27,6 @@ pub struct Leases {
     workers: Arc<Mutex<BTreeMap<Place, WorkerCalls>>>,
 }
 
-/// A seat on a board.
 type Place = (BoardId, WorkerName);
 
 #[derive(Debug, Default)]
@@ -37,7 +36,6 @@ struct WorkerCalls {
     new_call: Arc<Notify>,
 }
 
-/// A call without an answer yet.
 #[derive(Debug)]
 struct PendingCall {
     call: Arc<Call>,

@@ -309,7 +309,6 @@ impl NestedBoards {
     }
 }
 
-/// Description of an inner board.
 struct BoardSpec<'a> {
     id: &'a BoardId,
     parent: &'a Parent,
@@ -318,7 +317,6 @@ struct BoardSpec<'a> {
     ablation: &'a Mode,
 }
 
-/// Failure to create or attach a board.
 enum CreateError {
     /// The request does not match the board's declared input.
     Unfit(String),

@@ -36,7 +36,6 @@ use patchboard_runtime::tools::{Toolbox, Tools};
 use patchboard_workspace::boards::Workspaces;
 use patchboard_workspace::tools::WorkspaceTools;
 
-/// Clock that always shows one time.
 struct FixedClock(Timestamp);
 
 impl Clock for FixedClock {
@@ -285,7 +284,6 @@ impl AgentRegistry {
         Ok((chat, admitted.unwrap_or_default()))
     }
 
-    /// Returns the agent of the operator's model of this name.
     fn chat(&self, name: Option<&str>) -> Result<&Chat, String> {
         let name = name.unwrap_or(DEFAULT_MODEL);
         let Some(model) = self.config.model(Some(name)) else {
@@ -357,7 +355,6 @@ impl AgentRegistry {
         }
     }
 
-    /// Passes a call on to the agent of its seat.
     fn forward<'a>(
         &'a self,
         call: &'a Call,
@@ -472,12 +469,10 @@ impl Agent for ReloadableRegistry {
     }
 }
 
-/// Returns true if agents of this kind can use tools.
 const fn uses_tools(kind: &AgentKind) -> bool {
     matches!(kind, AgentKind::Llm | AgentKind::Script)
 }
 
-/// Error of a remote seat without leases.
 const NO_LEASES: &str = "processes outside reach a remote seat through `patchboard serve` only: run the board there";
 
 fn unavailable(kind: &AgentKind) -> String {

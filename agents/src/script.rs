@@ -47,13 +47,11 @@ const MESSAGE_MAX: usize = 300;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Script;
 
-/// Steps and answer of one attempt.
 struct ScriptedAttempt {
     steps: Vec<Step>,
     answer: CallResult,
 }
 
-/// Use of a tool.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
@@ -127,7 +125,6 @@ pub fn config_error(worker: &Worker) -> Option<String> {
     })
 }
 
-/// Returns the bindings of a call's trigger, if it has any.
 pub(crate) fn trigger_bindings(call: &Call) -> Option<Map<String, Value>> {
     match call.context.trigger().get_mut("bound")?.take() {
         Value::Object(bound) => Some(bound),

@@ -86,7 +86,6 @@ pub fn ask_gate(
     }))
 }
 
-/// Models that a call may be sent to.
 struct ModelChain {
     /// The preferred model, then its fallbacks.
     admissions: Vec<Admission>,
@@ -125,7 +124,6 @@ impl ModelChain {
 /// Right to one call, with the patience that applies if it is deferred.
 struct ModelPermit {
     permit: gate::Permit,
-    /// The permitted request was sent.
     is_used: AtomicBool,
     /// The operator's limits blocked a further request, and the call is deferred for that.
     is_limited: AtomicBool,
@@ -170,7 +168,6 @@ pub(crate) fn note_limited(call: &Call) {
     }
 }
 
-/// Notes that the reply of a call has begun, so its model works.
 pub(crate) fn note_reply(call: &Call) {
     if let Some(pass) = pass(call) {
         pass.permit.report_answer();
@@ -188,7 +185,6 @@ fn pass(call: &Call) -> Option<&ModelPermit> {
     call.permit.as_ref()?.guard.as_ref()?.downcast_ref()
 }
 
-/// Returns the admission of a call to a model.
 fn admission(name: &str, model: &Model, waiting: &WaitingCall) -> Admission {
     let reply_tokens = reply_tokens(model, waiting);
     let reply_tokens = (reply_tokens != waiting.reply_tokens).then_some(u64::from(reply_tokens));

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Api;
 
-/// Returns the path of requests to the endpoint.
 pub(super) const fn path(api: Api) -> &'static str {
     match api {
         Api::Chat => "/chat/completions",
@@ -69,7 +68,6 @@ fn ollama(answer: &Value) -> Value {
     json!({"model": answer["model"], "choices": [choice], "usage": usage})
 }
 
-/// A model's message and its token counts, parsed from an answer.
 struct ParsedMessage<'a> {
     content: String,
     /// Tool calls, each as [`chat_call`].
@@ -104,7 +102,6 @@ impl ParsedMessage<'_> {
     }
 }
 
-/// Builds a tool call of Chat Completions.
 fn chat_call(id: &Value, name: &Value, arguments: Value) -> Value {
     json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }

@@ -30,10 +30,8 @@ use super::{Chat, Variables, api, reply_text};
 use crate::config::{Api, Model, Streaming, Structured};
 use patchboard_runtime::tools::ToolDefinition;
 
-/// Token limit of a reply.
 const REPLY_TOKENS: u32 = 32;
 
-/// Name of the offered tool.
 const TOOL: &str = "note";
 
 /// Abilities of a model.
@@ -220,7 +218,6 @@ pub async fn probe_capabilities(
     CapabilityProbe { chat, time, deadline: Instant::now() + time, tokens: Usage::default() }.run(&model).await
 }
 
-/// Probe of one model.
 struct CapabilityProbe {
     chat: Chat,
     time: Duration,
@@ -398,10 +395,8 @@ impl CapabilityProbe {
     }
 }
 
-/// Optional members, each with a value.
 const MEMBERS: [(&str, &str); 4] = [("seed", "1"), ("top_p", "1"), ("stop", "x"), ("reasoning_effort", "low")];
 
-/// Returns true if requests of a protocol can have a member.
 fn is_sent(api: Api, name: &str, value: &Value) -> bool {
     let body = json!({"model": "m", "messages": [{"role": "user", "content": "x"}]});
     let mut with = body.clone();
@@ -417,7 +412,6 @@ fn left_out_together() -> Capability {
     Capability::new(Support::Unknown, Some("left out with others until the server answered"))
 }
 
-/// Returns the finding after a request without an answer.
 fn refused_or_unknown(why: &str, failure: &HttpFailure) -> Capability {
     let is_refusal = matches!(failure, HttpFailure::Status { status: 400 | 404 | 415 | 422 | 500 | 501, .. });
     Capability::new(if is_refusal { Support::No } else { Support::Unknown }, Some(why))

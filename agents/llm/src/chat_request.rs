@@ -90,7 +90,6 @@ impl Chat {
         request
     }
 
-    /// Serializes a request, in the protocol of the endpoint.
     pub(super) fn body(&self, request: &Request<'_>) -> Result<Vec<u8>, serde_json::Error> {
         match self.model.api {
             Api::Chat => serde_json::to_vec(request),

@@ -14,7 +14,6 @@ use crate::config::{Model, Setting, redacted};
 /// Values of the environment variables named in the configuration.
 pub type Variables = BTreeMap<String, SecretString>;
 
-/// Key, headers and query of a model's requests.
 pub(super) struct Credentials {
     keys: Keys,
     headers: Vec<(String, SecretString)>,
@@ -73,7 +72,6 @@ impl Credentials {
         self.keys.get(refused).await
     }
 
-    /// Returns true if a refused key can be replaced by another.
     pub(super) const fn can_renew(&self) -> bool {
         self.keys.can_renew()
     }
@@ -86,7 +84,6 @@ impl Credentials {
         self.query.iter().map(|(name, value)| (name.as_str(), value.expose_secret()))
     }
 
-    /// Replaces all secrets in a text.
     pub(super) fn mask(&self, text: &str) -> String {
         let keys = self.keys.secrets();
         let values = self.headers.iter().chain(&self.query).map(|(_, value)| value);

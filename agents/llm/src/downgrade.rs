@@ -53,10 +53,8 @@ const EXPLAINED: [&str; 13] = [
     "flagged",
 ];
 
-/// Result of a climb.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DowngradeResult {
-    /// The accepted shape.
     pub(super) shape: RequestShape,
     /// The form that was rejected first.
     pub(super) refused: OutputMode,
@@ -66,7 +64,6 @@ pub(super) struct DowngradeResult {
     pub(super) is_form_refused: bool,
 }
 
-/// Certainty of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Certainty {
     /// The server rejected the request itself.
@@ -82,7 +79,6 @@ pub(super) struct Downgrade {
     shape: RequestShape,
     start: RequestShape,
     has_tools: bool,
-    /// Rejected shapes.
     refused: Vec<RequestShape>,
     /// Part under change, and the shape before the change.
     active: Option<(RequestPart, RequestShape)>,
@@ -93,7 +89,6 @@ pub(super) struct Downgrade {
 }
 
 impl Downgrade {
-    /// Returns the initial shape.
     pub(super) const fn start(&self) -> RequestShape {
         self.start
     }

@@ -28,7 +28,6 @@ use crate::telemetry;
 /// Texts per request, at most: common servers accept this many.
 const BATCH: usize = 32;
 
-/// Dimensions of an embedding, at most.
 const DIMENSIONS_MAX: usize = 8192;
 
 /// Embedding vector: finite, and of length one.
@@ -142,7 +141,6 @@ impl Embedder {
         retry_request(self.server.max_tries, deadline, |_| true, send).await
     }
 
-    /// Waits for admission as long as the deadline allows.
     async fn admitted(&self, request: gate::Request, deadline: Instant) -> Result<Permit, HttpFailure> {
         let waiting = match self.gate.admit(request) {
             gate::AdmitResult::Now(permit) => return Ok(permit),
@@ -164,7 +162,6 @@ impl Connection {
     }
 }
 
-/// Reports the outcome of a request to the gate.
 fn report(permit: &Permit, failure: Option<&HttpFailure>) {
     match failure.and_then(deferral_of) {
         None => permit.report_answer(),

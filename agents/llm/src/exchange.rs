@@ -21,7 +21,6 @@ use super::{Chat, provider_errors};
 use crate::config::Streaming;
 use patchboard_runtime::tools::ToolDefinition;
 
-/// An answer and its request.
 pub(super) struct ExchangeResult {
     pub(super) answer: HttpAnswer,
     pub(super) has_tools: bool,
@@ -37,10 +36,8 @@ pub(super) struct ExchangeResult {
     pub(super) took: Duration,
 }
 
-/// Finding about the reply form of an answered request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OutputModeFinding {
-    /// Accepted at the first try.
     Accepted,
     /// Rejected first; a plainer form was accepted.
     Downgraded,

@@ -7,7 +7,6 @@ use super::keys::KeyError;
 use super::provider_errors::{is_key_refused, is_limit, is_tools_unsupported, operator_reason};
 use super::transport::{FailureCause, HttpFailure, Received};
 
-/// Names the failure of an exchange.
 pub(super) fn code_of(error: &HttpFailure) -> FailureCode {
     match error {
         HttpFailure::Key(KeyError { is_transient: false, .. }) => FailureCode::Refused,
@@ -72,7 +71,6 @@ pub(super) fn deferral_of(error: &HttpFailure) -> Option<Deferral> {
     Some(Deferral { wait_ms, is_ambiguous, ..Deferral::new(reason) })
 }
 
-/// Returns true if request or server may have caused a status.
 pub(super) const fn is_ambiguous_status(status: u16) -> bool {
     matches!(status, 424 | 499 | 500)
 }

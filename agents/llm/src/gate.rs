@@ -395,7 +395,6 @@ async fn run_timer(mut guard: TimerGuard, changed: Arc<Notify>) {
     }
 }
 
-/// Returns a random number from 0 to 1.
 fn random() -> f64 {
     // Without randomness there is no jitter; the gate still works.
     getrandom::u32().map_or(0.5, |number| f64::from(number) / f64::from(u32::MAX))

@@ -21,19 +21,15 @@ const KEPT_MAX: usize = 256;
 /// Characters of a kept conversation, at most.
 const CHARS_MAX: usize = 1_000_000;
 
-/// Invocation that the conversation belongs to.
 type Key = (BoardId, InvocationId);
 
 /// A conversation after its prompt.
 pub(super) struct ConversationTail {
     pub(super) messages: Vec<Message<'static>>,
-    /// Ids of all tool calls.
     pub(super) ids: BTreeSet<String>,
-    /// Number of generated ids.
     pub(super) generated_ids: usize,
     /// Remaining calls of the model.
     pub(super) left: u32,
-    /// Memory of the tools.
     pub(super) memory: Memory,
 }
 

@@ -17,7 +17,6 @@ use patchboard_workspace::process_group::Group;
 /// Size limit of a program's output in bytes.
 const OUTPUT_MAX: u64 = 16 * 1024;
 
-/// Timeout of the program.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time for which other callers get the failure of a run.
@@ -44,18 +43,15 @@ pub struct KeyError {
 }
 
 impl KeyError {
-    /// Creates a reason that only an operator can fix.
     pub(super) fn permanent(why: impl Into<String>) -> Self {
         Self { why: why.into(), is_transient: false }
     }
 
-    /// Creates a reason that may pass.
     pub(super) fn transient(why: impl Into<String>) -> Self {
         Self { why: why.into(), is_transient: true }
     }
 }
 
-/// Source of a model's key.
 pub(super) struct Keys {
     source: Source,
     issued: Mutex<Vec<SecretString>>,
@@ -109,7 +105,6 @@ impl Keys {
         }
     }
 
-    /// Returns true if a refused key can be replaced by another.
     pub(super) const fn can_renew(&self) -> bool {
         matches!(self.source, Source::Program { .. })
     }

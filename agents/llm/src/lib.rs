@@ -111,7 +111,6 @@ pub struct Chat {
     interrupted: Arc<Mutex<InterruptedConversations>>,
 }
 
-/// A model's reply.
 struct ModelReply {
     completion: Completion,
     /// The model could reply by a tool call.
@@ -165,7 +164,6 @@ impl Chat {
         Ok(completion.into_reply())
     }
 
-    /// Makes one call of the model.
     async fn ask(
         &self,
         task: RequestSource<'_>,
@@ -206,7 +204,6 @@ impl Chat {
         Ok(ModelReply { completion, takes_answers: exchanged.takes_answers })
     }
 
-    /// Builds the failure of a server that accepts no tools.
     fn no_tools(&self, why: &str) -> Failure {
         let why = self.masked(why);
         Failure::new(FailureCode::Refused, format!("the server takes no tools, which the seat's files need: {why}"))
@@ -305,7 +302,6 @@ impl Chat {
         }
     }
 
-    /// Names the failure of an exchange.
     fn name(&self, task: RequestSource<'_>, error: &HttpFailure) -> Failure {
         let deferral = task.is_deferred().then(|| deferral_of(error)).flatten();
         if let HttpFailure::NoAnswer { received } = error {
@@ -345,7 +341,6 @@ impl Agent for Chat {
     }
 }
 
-/// Returns advice for the operator or the author of a failed request.
 fn advice(error: &HttpFailure) -> Option<Cow<'static, str>> {
     const ADDRESS: &str = "does the url of the model end as the provider says, most often with /v1?";
     let HttpFailure::Status { status, body, wait, .. } = error else {

@@ -195,7 +195,6 @@ pub(super) fn names_model(body: &str) -> bool {
     ["model", "deployment", "engine", "endpoints found"].iter().any(|word| contains_words(&message, word))
 }
 
-/// Returns true if a rejection means that a request exceeds the model's context.
 pub(super) fn is_context_exceeded(body: &str) -> bool {
     const CONTEXT: [&str; 8] = [
         "context length",
@@ -211,7 +210,6 @@ pub(super) fn is_context_exceeded(body: &str) -> bool {
     CONTEXT.iter().any(|words| message.contains(words))
 }
 
-/// Returns true if the text of a rejection means a rate limit.
 pub(super) fn is_limit(body: &str) -> bool {
     by_words(&error_message(body)) == Some(429)
 }
@@ -295,7 +293,6 @@ pub(super) fn is_key_refused(status: u16, body: &str) -> bool {
         })
 }
 
-/// Returns true if a rejection means that a model or its server accepts no tools.
 pub(super) fn is_tools_unsupported(body: &str) -> bool {
     const TOOLS: [&str; 5] = ["tool", "tool use", "tool calling", "function calling", "function call"];
     const NONE: [&str; 12] = [

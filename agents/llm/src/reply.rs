@@ -114,7 +114,6 @@ impl Completion {
         Some(Self { text, raw: String::new(), calls, end, extra: extra(message), usage: usage(&answer["usage"]) })
     }
 
-    /// Strips the wrapping around the text.
     pub(super) fn strip_wrapping(&mut self, is_json: bool) {
         let text = if is_json {
             reply_text::extract_json(&self.text)
@@ -130,7 +129,6 @@ impl Completion {
         self.text = markers::unescape_markers(&text).into_owned();
     }
 
-    /// Converts the completion into a worker's reply.
     pub(super) fn into_reply(self) -> Reply {
         let raw = (self.raw != self.text).then_some(self.raw);
         Reply { raw, ..Reply::new(self.text, self.usage) }
@@ -145,7 +143,6 @@ impl Completion {
         }
     }
 
-    /// Returns true if the JSON is incomplete.
     pub(super) fn is_cut_off(&self, is_json: bool) -> bool {
         let is_open =
             |text: &str| text.find(['{', '[']).is_some_and(|start| reply_text::balanced(&text[start..]).is_none());

@@ -25,9 +25,7 @@ pub(super) struct ReplyFailures {
     kind: Kind,
     /// Attempts with trouble of any kind.
     count: u32,
-    /// Doublings of the room.
     doubled: u32,
-    /// Empty replies.
     empty: u32,
     /// Rejected replies to this view.
     repeats: usize,

@@ -46,7 +46,6 @@ pub struct PromptRequest<'a> {
     pub wait_for_provider: bool,
 }
 
-/// Source of a request.
 #[derive(Clone, Copy)]
 pub(super) enum RequestSource<'a> {
     Call(Attempt<'a>),
@@ -58,7 +57,6 @@ pub(super) enum RequestSource<'a> {
 pub(super) struct Attempt<'a> {
     pub(super) call: &'a Call,
     pub(super) failures: Option<ReplyFailures>,
-    /// Token limit of the reply.
     pub(super) reply_tokens: u32,
 }
 
@@ -79,7 +77,6 @@ impl<'a> RequestSource<'a> {
         }
     }
 
-    /// Returns the invocation that a call belongs to.
     pub(super) fn call(self) -> Option<CallKey> {
         match self {
             Self::Call(Attempt { call, .. }) => Some((call.board.clone(), call.invocation)),
@@ -94,7 +91,6 @@ impl<'a> RequestSource<'a> {
         }
     }
 
-    /// Notes that a reply has begun to arrive.
     pub(super) fn note_reply(self) {
         if let Self::Call(attempt) = self {
             admission::note_reply(attempt.call);
@@ -154,7 +150,6 @@ impl<'a> RequestSource<'a> {
         Some((level, OrderedJson { value: schema, first }))
     }
 
-    /// Returns true if the reply is JSON.
     pub(super) fn is_json(self) -> bool {
         match self {
             Self::Call(attempt) => attempt.call.context.worker_plan().interface != Interface::Message,
@@ -162,7 +157,6 @@ impl<'a> RequestSource<'a> {
         }
     }
 
-    /// Returns true if the reply is a patch.
     pub(super) fn is_patch(self) -> bool {
         matches!(self, Self::Call(attempt) if attempt.call.context.worker_plan().interface == Interface::Patch)
     }
@@ -180,7 +174,6 @@ impl<'a> RequestSource<'a> {
         matches!(self, Self::Call(attempt) if attempt.call.permit.is_some())
     }
 
-    /// Returns the trouble of earlier attempts.
     pub(super) const fn failures(self) -> Option<ReplyFailures> {
         match self {
             Self::Call(attempt) => attempt.failures,
@@ -188,7 +181,6 @@ impl<'a> RequestSource<'a> {
         }
     }
 
-    /// Returns the initial messages.
     pub(super) fn messages(self) -> Vec<Message<'a>> {
         let prompt = self.prompt();
         let parts = [(Role::System, &prompt.system), (Role::User, &prompt.user)];
@@ -228,7 +220,6 @@ pub(super) struct Request<'a> {
     /// Operator's members.
     #[serde(flatten)]
     pub(super) extra: Cow<'a, Map<String, Value>>,
-    /// The reply has a schema.
     #[serde(skip)]
     pub(super) has_form: bool,
     /// Encrypted reasoning is requested from the Responses API.
@@ -274,7 +265,6 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the order of the schema's members.
     pub(super) fn order(&self) -> &'a [&'a str] {
         let named = self.response_format.as_ref().and_then(|format| format.json_schema.as_ref());
         let of_tool = self.tools.last().map(|tool| tool.function.parameters.first);
@@ -298,13 +288,11 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns true if the reply can be a tool call.
     pub(super) const fn accepts_answer_tool(&self) -> bool {
         !self.tools.is_empty() && self.has_form
     }
 }
 
-/// Options of a stream.
 #[derive(Serialize)]
 pub(super) struct StreamOptions {
     include_usage: bool,
@@ -411,19 +399,16 @@ impl<'a> Message<'a> {
         Self { role, content: content.into(), tool_calls, of_call, extra, is_filled: false }
     }
 
-    /// Builds the message of a model's reply.
     pub(super) fn from_completion(completion: Completion) -> Self {
         Self { tool_calls: completion.calls, extra: completion.extra, ..Self::new(Role::Assistant, completion.text) }
     }
 
-    /// Builds the tool-result message for a call.
     pub(super) fn result(of: &ToolCall, text: String) -> Self {
         let text = if text.is_empty() { "(no output)".to_owned() } else { text };
         let of_call = Some(ToolCallRef { id: of.id.clone(), tool: of.name.clone() });
         Self { of_call, ..Self::new(Role::Tool, text) }
     }
 
-    /// Copies the borrowed content.
     pub(super) fn into_owned(self) -> Message<'static> {
         Message { content: self.content.into_owned().into(), ..self }
     }

@@ -12,9 +12,7 @@ pub(super) enum OutputMode {
     Plain,
     /// Any patch of the granted operations.
     Generic,
-    /// Any JSON object.
     Object,
-    /// No form.
     None,
 }
 
@@ -27,7 +25,6 @@ pub(super) enum Limit {
     None,
 }
 
-/// Setting of the temperature.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Temperature {
     #[default]
@@ -66,7 +63,6 @@ pub(super) enum Stream {
     On,
 }
 
-/// Shape of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct RequestShape {
     pub(super) form: OutputMode,
@@ -80,7 +76,6 @@ pub(super) struct RequestShape {
     pub(super) stream: Stream,
     pub(super) turns: TurnFormat,
     pub(super) tool_forms: ToolForms,
-    /// The tools are left out.
     pub(super) no_tools: bool,
 }
 
@@ -154,7 +149,6 @@ pub(super) struct OmittedMembers {
 impl OmittedMembers {
     pub(super) const ALL: Self = Self { seed: true, top_p: true, stop: true, effort: true, include: true };
 
-    /// Combines both sets of omissions.
     pub(super) const fn or(self, other: Self) -> Self {
         Self {
             seed: self.seed || other.seed,

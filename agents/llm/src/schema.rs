@@ -129,7 +129,6 @@ pub(super) fn takes_null(shown: &CallContext) -> bool {
     shown.worker_plan().interface == Interface::Patch && shown.worker_plan().worker.format.is_none()
 }
 
-/// Copies a seat with all operations granted.
 fn with_all_operations(worker: &Worker) -> Worker {
     let everything =
         WriteGrant { path: "/**".to_owned(), ops: GrantOp::ALL.to_vec(), value: None, approval: None, condition: None };
@@ -194,7 +193,6 @@ pub(super) fn close(schema: &mut Value, takes_null: bool) {
     }
 }
 
-/// Returns the optional members of an object.
 fn optional(schema: &Value) -> Vec<String> {
     let is_required =
         |name: &String| schema["required"].as_array().is_some_and(|list| list.iter().any(|one| one == name));

@@ -20,7 +20,6 @@ const WORKERS_MAX: usize = 256;
 /// Seat key: blueprint name and worker name. Callers without a board use an empty blueprint name.
 pub(super) type WorkerKey = (String, String);
 
-/// An invocation of a board.
 pub(super) type CallKey = (BoardId, InvocationId);
 
 /// Part of a request that holds the form of the reply.
@@ -39,11 +38,9 @@ impl SchemaPlacement {
     }
 }
 
-/// Findings about a server.
 pub(super) struct ServerProfile {
     /// Shape of requests, apart from their form.
     shape: RequestShape,
-    /// The server accepts no `response_format`.
     no_format: bool,
     /// Forms that seats found.
     forms: Bounded<(WorkerKey, SchemaPlacement), OutputMode>,
@@ -66,7 +63,6 @@ impl Default for ServerProfile {
 }
 
 impl ServerProfile {
-    /// Returns the shape of a seat's requests.
     pub(super) fn shape(&self, worker: &WorkerKey, place: SchemaPlacement, structured: Structured) -> RequestShape {
         let configured_mode = match structured {
             Structured::Derived => OutputMode::Derived,

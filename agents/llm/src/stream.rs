@@ -28,7 +28,6 @@ const PARTS_MAX: usize = 1024;
 /// Tries at parsing bare JSON before its last line.
 const BARE_TRIES_MAX: u32 = 64;
 
-/// Partial answer of one protocol.
 trait PartialAnswer: Send {
     /// Adds an event that is no error itself. Returns the body of the error that it carries.
     fn event(&mut self, event: Map<String, Value>) -> Option<Value>;
@@ -36,7 +35,6 @@ trait PartialAnswer: Send {
     /// Returns the bytes that are kept.
     fn kept(&self) -> usize;
 
-    /// Returns true if any part of a reply has arrived.
     fn has_content(&self) -> bool;
 
     /// Returns true if the model reported its end.
@@ -45,11 +43,9 @@ trait PartialAnswer: Send {
     /// Returns true if no further event belongs to the answer.
     fn is_over(&self) -> bool;
 
-    /// Returns the whole answer of the protocol.
     fn answer(self: Box<Self>) -> Value;
 }
 
-/// Partial answer.
 pub(super) struct StreamParser {
     line: Vec<u8>,
     data: Vec<u8>,
@@ -69,7 +65,6 @@ pub(super) struct StreamParser {
 }
 
 impl StreamParser {
-    /// Starts an answer of a protocol.
     pub(super) fn new(api: Api) -> Self {
         let fold: Box<dyn PartialAnswer> = match api {
             Api::Chat => Box::new(chat::ChatAnswer::default()),
@@ -129,12 +124,10 @@ impl StreamParser {
         self.has_data
     }
 
-    /// Returns true once a part of a reply has arrived.
     pub(super) fn has_content(&self) -> bool {
         self.fold.has_content()
     }
 
-    /// Returns true if the model reported its end.
     pub(super) fn is_finished(&self) -> bool {
         self.is_done || self.error.is_some() || self.fold.is_finished()
     }
@@ -225,7 +218,6 @@ fn join(answer: &mut Value) {
     }
 }
 
-/// Appends a delta to a member.
 fn append(there: &mut Value, delta: &Value) {
     match (there, delta) {
         (Value::String(text), Value::String(more)) => text.push_str(more),

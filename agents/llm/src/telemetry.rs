@@ -58,7 +58,6 @@ pub(crate) fn chat(model: &Model, reply_tokens: u32) -> Span {
     )
 }
 
-/// Creates the span of a call for embeddings, with all its requests.
 pub(crate) fn embeddings(model: &Model) -> Span {
     let url = Url::parse(&model.url).ok();
     tracing::info_span!(
@@ -75,7 +74,6 @@ pub(crate) fn embeddings(model: &Model) -> Span {
     )
 }
 
-/// Records the id and the model of an answer.
 pub(crate) fn record_response(span: &Span, answer: &Value) {
     for (name, value) in [("gen_ai.response.id", &answer["id"]), ("gen_ai.response.model", &answer["model"])] {
         if let Some(value) = value.as_str() {

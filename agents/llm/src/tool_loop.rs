@@ -128,12 +128,9 @@ impl Chat {
     }
 }
 
-/// Conversation so far.
 struct Conversation<'a> {
     messages: Vec<Message<'a>>,
-    /// Ids of all tool calls.
     ids: BTreeSet<String>,
-    /// Number of generated ids.
     generated_ids: usize,
     /// Characters of the tool definitions and of the reply schema.
     tools: usize,

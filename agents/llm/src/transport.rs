@@ -24,7 +24,6 @@ use super::keys::KeyError;
 use super::{api, http_body, provider_errors, retry_after};
 use crate::config::{Api, Model};
 
-/// Timeout of connecting to a server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Redirects within a server per request, at most.
@@ -33,10 +32,8 @@ const REDIRECTS_MAX: usize = 3;
 /// Size limit of an error body in bytes.
 const ERROR_MAX: usize = 16 * 1024;
 
-/// Header of Anthropic's keys.
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// Header of the version of Anthropic's protocol.
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
 /// Failure of an exchange. Messages contain untrusted text.
@@ -121,10 +118,8 @@ pub enum Received {
 /// Callback for the first part of a streamed reply.
 pub(super) type OnReplyStart<'a> = &'a (dyn Fn() + Send + Sync);
 
-/// The body of a successful answer.
 pub(super) struct HttpAnswer {
     pub(super) value: Value,
-    /// The answer came as a stream of events.
     pub(super) is_stream: bool,
 }
 
@@ -182,7 +177,6 @@ impl Endpoint {
         Ok(Self { base, api: model.api, access, headers })
     }
 
-    /// Replaces all secrets in a text.
     pub(super) fn mask(&self, text: &str) -> String {
         self.access.mask(text)
     }
@@ -230,7 +224,6 @@ impl Endpoint {
         answer(http, self.api, self.request(Method::POST, path, renewed.as_ref(), body)?, deadline, begun).await
     }
 
-    /// Requests a resource.
     pub(super) async fn get(
         &self,
         http: &reqwest::Client,

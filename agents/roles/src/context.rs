@@ -20,7 +20,6 @@ pub struct RoleContext {
     pub embedder: Option<Arc<Embedder>>,
 }
 
-/// Runs work that may block on a thread for blocking work.
 pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     let worked = tokio::task::spawn_blocking(work).await;
     worked.map_err(|why| Failure::new(FailureCode::Crashed, format!("a role of this project: {why}")))

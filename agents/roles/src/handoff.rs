@@ -52,7 +52,6 @@ impl HandoffConfig {
     }
 }
 
-/// Checks a seat; returns an error message.
 pub(crate) fn config_error(worker: &Worker) -> Option<String> {
     HandoffConfig::from_worker(worker).err()
 }
@@ -62,7 +61,6 @@ pub(crate) fn answer(call: &Call) -> CallResult {
     told(call, || next_step(call))
 }
 
-/// A handoff on a board.
 struct BoardHandoff {
     handoff: Handoff,
     /// Pointer of all handoffs.

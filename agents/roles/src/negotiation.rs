@@ -50,7 +50,6 @@ impl NegotiatorConfig {
     }
 }
 
-/// Checks a seat; returns an error message.
 pub(crate) fn config_error(worker: &Worker) -> Option<String> {
     NegotiatorConfig::from_worker(worker).err()
 }

@@ -18,7 +18,6 @@ pub(crate) enum NoPatch {
     Pass(String),
     /// A person must answer a question first.
     Ask {
-        /// Question for the person.
         question: String,
         /// Answers to choose from; empty if any answer is possible.
         choices: Vec<String>,
@@ -32,12 +31,10 @@ impl<F: Into<Failure>> From<F> for NoPatch {
     }
 }
 
-/// Builds the failure of a worker that cannot work as configured.
 pub(crate) fn not_configured(why: impl Into<String>) -> Failure {
     Failure::new(FailureCode::NotConfigured, why)
 }
 
-/// Reads the configuration (`with`) of a worker.
 pub(crate) fn role_config<T: DeserializeOwned>(worker: &Worker) -> Result<T, String> {
     let with = Value::Object(worker.with.clone().unwrap_or_default());
     serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))

@@ -65,12 +65,10 @@ struct RecordedDecision {
     decision: Decision,
 }
 
-/// Checks a seat; returns an error message.
 pub(crate) fn config_error(worker: &Worker) -> Option<String> {
     CoordinatorConfig::from_worker(worker).err()
 }
 
-/// Answers a call of `builtin:coordinator`.
 pub(crate) fn answer(call: &Call) -> CallResult {
     told(call, || {
         let with = CoordinatorConfig::from_worker(call.worker_config()).map_err(not_configured)?;

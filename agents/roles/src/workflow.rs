@@ -11,7 +11,6 @@ use patchboard_runtime::agent::{Call, CallResult, Failure};
 
 use crate::role_io::{NoPatch, not_configured, role_config, told};
 
-/// Checks a seat; returns an error message.
 pub(crate) fn config_error(worker: &Worker) -> Option<String> {
     role_config::<WorkflowArgs>(worker).err()
 }

@@ -38,16 +38,12 @@ const INPUT_MAX: usize = 1200;
 /// Characters shown of each text in the input.
 const SKETCH_TEXT_MAX: usize = 160;
 
-/// Elements shown of each list in the input.
 const SKETCH_ITEMS_MAX: usize = 3;
 
-/// Members shown of each object in the input.
 const SKETCH_MEMBERS_MAX: usize = 32;
 
-/// Nesting depth shown of the input.
 const SKETCH_DEPTH_MAX: usize = 6;
 
-/// Greatest number of findings in a prompt.
 const FINDINGS_MAX: usize = 10;
 
 /// Characters shown of a finding's message and of its help.
@@ -120,7 +116,6 @@ pub fn examples() -> Vec<Value> {
     vec![value]
 }
 
-/// Removes the `description`s from a schema.
 fn without_descriptions(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

@@ -50,7 +50,6 @@ const COMMENT_MAX: usize = 300;
 const IGNORED_WARNINGS: [&str; 6] =
     ["costly_schema", "costly_shift", "costly_invariant", "default_model", "unused_model", "capped"];
 
-/// Result of a review.
 pub(super) struct Review {
     /// Errors, or warnings if there is no error.
     pub(super) findings: Vec<Diagnostic>,
@@ -67,7 +66,6 @@ pub(super) struct AcceptedDraft {
 }
 
 impl AcceptedDraft {
-    /// Returns the number of warnings.
     pub(super) const fn warnings(&self) -> usize {
         self.findings.len()
     }
@@ -328,7 +326,6 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &DesignRequest) -> Re
     Ok(None)
 }
 
-/// Source of the upper bound of a limit.
 #[derive(Clone, Copy)]
 enum CapSource {
     Operator,

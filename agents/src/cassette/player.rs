@@ -309,7 +309,6 @@ impl Player {
 }
 
 impl Agent for Player {
-    /// Returns the recorded context size of the model.
     fn context_window(&self, model: Option<&str>) -> Option<u32> {
         self.contexts.get(model.unwrap_or_default()).copied()
     }

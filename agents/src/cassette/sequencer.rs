@@ -30,7 +30,6 @@ pub(super) struct Sequencer {
 struct State {
     /// Last released answer and its time, while its outcome is unknown.
     released: Option<(BoardId, IdempotencyKey, Instant)>,
-    /// True once the runtime has reported an outcome.
     has_outcome: bool,
 }
 

@@ -19,7 +19,6 @@ pub(super) enum Output {
     Line(Vec<u8>),
     /// Line that exceeds the limit; only its beginning was read.
     TooLong,
-    /// End of the output.
     Closed,
 }
 

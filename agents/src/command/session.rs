@@ -31,7 +31,6 @@ use patchboard_workspace::process_group::{Group, Leader};
 /// Time limit for a call's process to appear, since the call that starts it may have been sent just before.
 const STARTUP_TIMEOUT: Duration = GRACE;
 
-/// Poll interval for it.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Bytes that a process may write unasked, as blank lines, before it is taken to break the protocol.
@@ -79,7 +78,6 @@ impl Drop for Session {
 #[derive(Clone, Default)]
 struct LossReason(Arc<Mutex<String>>);
 
-/// Call for a process.
 struct Job {
     request: Vec<u8>,
     answer_max: u64,
@@ -109,7 +107,6 @@ impl Sessions {
         }
     }
 
-    /// Kills the processes of a board.
     pub(super) fn end(&self, board: &BoardId) {
         self.live().retain(|(owner, _), _| owner != board);
     }

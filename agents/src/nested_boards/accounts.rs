@@ -27,7 +27,6 @@ struct Account {
     series: Vec<InvocationId>,
     /// Last record of the outer board that is counted.
     read: Option<Seq>,
-    /// Recorded usage.
     recorded: Usage,
     /// Usage of each inner board, as of its last snapshot.
     spent: BTreeMap<BoardId, Usage>,
@@ -81,7 +80,6 @@ impl Accounts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes the accounts of an outer board.
     pub(super) fn forget(&self, outer: &BoardId) {
         self.lock().remove(outer);
     }

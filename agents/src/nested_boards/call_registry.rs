@@ -44,7 +44,6 @@ impl NestedBoards {
         });
     }
 
-    /// Registers a call with an inner board.
     pub(super) fn register_call(&self, id: &BoardId, call: &Call) -> CallRegistration {
         *self.waiting.lock().entry(call.board.clone()).or_default().entry(id.clone()).or_default() += 1;
         let runtime = self.runtime.get().cloned();
@@ -84,12 +83,10 @@ impl DeferredCalls {
         Some(self.lock().get(outer)?.get(&invocation)?.id.clone())
     }
 
-    /// Removes a deferred call.
     pub(super) fn take(&self, outer: &BoardId, invocation: InvocationId) -> Option<Arc<CallRegistration>> {
         self.lock().get_mut(outer)?.remove(&invocation)
     }
 
-    /// Removes the deferred calls of a board.
     pub(super) fn forget(&self, outer: &BoardId) {
         let forgotten = self.lock().remove(outer);
         drop(forgotten);

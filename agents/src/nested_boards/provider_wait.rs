@@ -64,7 +64,6 @@ pub(super) fn is_out_of_patience(snapshot: &BoardStatus) -> bool {
     snapshot.ended.is_none() && snapshot.pause_cause == Some(PauseCause::ProviderUnavailable)
 }
 
-/// Waits until a board is out of patience.
 pub(super) async fn wait_until_out_of_patience(board: &BoardHandle) {
     let snapshot = board.status();
     let mut records = board.subscribe(snapshot.head.seq.into());

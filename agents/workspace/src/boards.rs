@@ -41,7 +41,6 @@ const RESCAN_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Workspaces {
     directories: BTreeMap<String, Directory>,
     boards: Mutex<BTreeMap<BoardId, Slot>>,
-    /// Number of boards that are being created or resumed.
     pending_activations: watch::Sender<usize>,
     next_activation: AtomicU64,
     /// Serialises reopening.

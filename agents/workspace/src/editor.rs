@@ -218,7 +218,6 @@ impl EditorTool {
         }
     }
 
-    /// Returns the description of the argument `path`.
     fn path(&self) -> &'static str {
         match self.name {
             "view" => "The file, or a directory to list, relative to the workspace, like `src/main.py`.",

@@ -283,7 +283,6 @@ async fn conclude(
     Ok(hash)
 }
 
-/// Locks all files of the workspace.
 pub(super) async fn lock_all_files(workspace: &Arc<Workspace>, runner: &str) -> Result<LockGuard, GitError> {
     let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
     let by = format!("{runner}, at work with git,");

@@ -195,7 +195,6 @@ impl Metrics {
     }
 }
 
-/// Returns the name of an edit's author.
 pub(super) fn author_of(by: &Author, edit: &Edit) -> String {
     edit.name.clone().unwrap_or_else(|| by.worker.to_string())
 }

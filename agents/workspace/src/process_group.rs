@@ -13,7 +13,6 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, te
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::Instant;
 
-/// Poll interval for an exit.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Time limit for the last members of a killed group to exit. A member left after that executes no more code: it is not

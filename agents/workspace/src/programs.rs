@@ -27,7 +27,6 @@ use crate::process_group::Group;
 use crate::program::Program;
 use patchboard_kernel::text::{counted, is_or_are, one_line};
 
-/// Maximum bytes of output kept per stream.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
 /// Maximum number of arguments per run, and maximum bytes of each.
@@ -189,7 +188,6 @@ where
     ran.unwrap_or_else(|error| Err(WorkspaceError::Broken(error.to_string()).into()))
 }
 
-/// Checks the arguments of a run.
 fn check_arguments(name: &str, program: &Program, arguments: &[String]) -> Result<(), ProgramError> {
     let bad = |message: String| Err(ProgramError::Program(ProgramCode::BadArguments, message));
     if !arguments.is_empty() && !program.arguments {
@@ -216,7 +214,6 @@ fn end(done: &Result<ProgramResult, ProgramError>) -> String {
     }
 }
 
-/// Returns the time limit of a run.
 fn limit(program: &Program) -> Duration {
     program.timeout.map_or(RUNS_MAX, |timeout| Duration::from_millis(timeout.as_ms())).min(RUNS_MAX)
 }
@@ -249,13 +246,9 @@ fn command(
     Ok(command)
 }
 
-/// Reasons to stop waiting for a program.
 enum RunEnd {
-    /// The program ended.
     Ended,
-    /// The time limit passed.
     Timeout,
-    /// The caller is gone.
     CallerGone,
 }
 

@@ -38,7 +38,6 @@ pub struct Reads {
     pool: Arc<TextPool>,
 }
 
-/// Reads of one file.
 #[derive(Clone, Debug, Default)]
 struct FileReads {
     seen: Vec<VersionRead>,

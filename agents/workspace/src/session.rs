@@ -126,13 +126,11 @@ struct StoredAnswer {
     key: String,
     arguments: Digest,
     result: CommandResult,
-    /// Number of the answer.
     number: u64,
     /// True if the lines it showed were removed from the read set.
     is_reverted: bool,
 }
 
-/// Reasons why a command failed.
 #[derive(Debug, thiserror::Error)]
 enum CommandError {
     #[error(transparent)]

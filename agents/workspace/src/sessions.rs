@@ -22,7 +22,6 @@ type SessionKey = (InvocationId, Option<String>);
 #[derive(Default)]
 pub struct Sessions {
     entries: BTreeMap<SessionKey, SessionEntry>,
-    /// Attempts with an evicted session.
     evicted: BTreeSet<EditAttempt>,
 }
 

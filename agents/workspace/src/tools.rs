@@ -332,7 +332,6 @@ impl Toolbox for WorkspaceTools {
     }
 }
 
-/// Tools of one attempt.
 struct AttemptTools {
     call: Call,
     session: Session,

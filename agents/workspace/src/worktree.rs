@@ -47,7 +47,6 @@ pub struct Worktree {
     news: Mutex<Option<String>>,
 }
 
-/// Reasons why a command failed.
 #[derive(Debug, thiserror::Error)]
 enum WorktreeError {
     #[error(transparent)]

@@ -63,7 +63,6 @@ pub(super) fn encode(body: &Value) -> Value {
     out.into()
 }
 
-/// Returns the content blocks of a message.
 fn blocks(message: &Value) -> Vec<Value> {
     if let Some(blocks) = message.get(BLOCKS).and_then(Value::as_array) {
         // The API rejects a blank text.

@@ -57,7 +57,6 @@ pub(super) fn encode(body: &Value, has_include: bool) -> Value {
     out.into()
 }
 
-/// Returns the items of a message.
 fn items(message: &Value) -> Vec<Value> {
     if let Some(items) = message.get(ITEMS).and_then(Value::as_array) {
         return items.clone();

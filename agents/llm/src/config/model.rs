@@ -15,10 +15,8 @@ use serde_json::{Map, Value};
 use super::setting::{Setting, variable};
 use super::span;
 
-/// Greatest number of attempts of one call.
 const TRIES_MAX: u32 = 10;
 
-/// Greatest number of texts that end a reply.
 const STOPS_MAX: usize = 16;
 
 /// Paths of requests, which a base URL does not include.

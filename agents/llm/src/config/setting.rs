@@ -33,7 +33,6 @@ pub struct Variable {
     pub env: String,
 }
 
-/// Reads the name of an environment variable for an optional setting.
 pub(super) fn variable<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     name(deserializer).map(Some)
 }

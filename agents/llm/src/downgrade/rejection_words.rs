@@ -83,7 +83,6 @@ pub(super) fn hinted(words: &str) -> Option<RequestPart> {
     HINTS.iter().find(|(_, all)| all.iter().any(|word| contains_words(words, word))).map(|(part, _)| *part)
 }
 
-/// Returns the optional members that the text of a rejection names.
 pub(super) fn named_parts(words: &str) -> impl Iterator<Item = RequestPart> {
     const OPTIONAL: [RequestPart; 7] = [
         RequestPart::Form,
@@ -148,7 +147,6 @@ fn room(context: u32, prompt: u32) -> Option<u32> {
     context.checked_sub(prompt).filter(|room| *room >= ROOM_MIN)
 }
 
-/// Reads the largest token limit that a rejection names.
 pub(super) fn named_limit(words: &str) -> Option<u32> {
     // Anthropic's: "max_tokens: 9000 > 8192, which is the maximum allowed number of output tokens".
     if let Some((before, _)) = words.split_once(", which is the maximum")

@@ -30,7 +30,6 @@ pub(super) struct Effects {
     pub(super) transitions: Vec<Transition>,
 }
 
-/// Request that may be sent now.
 #[derive(Debug)]
 pub(super) struct AdmittedCall {
     pub(super) ticket: Ticket,
@@ -50,12 +49,10 @@ struct Waiter {
     asked_at: Duration,
 }
 
-/// Call in flight.
 #[derive(Debug)]
 struct InFlightCall {
     key: ModelKey,
     call: Call,
-    /// Models that may serve its request.
     chain: Vec<Arc<Endpoint>>,
 }
 
@@ -70,7 +67,6 @@ impl Waiter {
     }
 }
 
-/// State of all models, waiting requests and calls in flight.
 pub(super) struct Core {
     now: Duration,
     jitter: Jitter,
@@ -139,7 +135,6 @@ impl Core {
         }
     }
 
-    /// Cancels a waiting request.
     pub(super) fn cancel(&mut self, now: Duration, ticket: Ticket) {
         self.set_time(now);
         let Some(waiter) = self.waiters.remove(&ticket) else { return };
@@ -185,7 +180,6 @@ impl Core {
         }
     }
 
-    /// Records that the provider rejected a call.
     pub(super) fn on_rejection(
         &mut self,
         now: Duration,
@@ -217,7 +211,6 @@ impl Core {
         verdict
     }
 
-    /// Records a rejection for a reason that only an operator can fix.
     pub(super) fn on_operator_error(&mut self, now: Duration, ticket: Ticket, reason: DeferralReason) {
         self.set_time(now);
         let Some(InFlightCall { key, call, .. }) = self.calls.get_mut(&ticket) else { return };
@@ -251,7 +244,6 @@ impl Core {
         })
     }
 
-    /// Records the end of a call, with any outcome.
     pub(super) fn on_finish(&mut self, now: Duration, ticket: Ticket) {
         self.set_time(now);
         let Some(InFlightCall { key, call, .. }) = self.calls.remove(&ticket) else { return };
@@ -261,7 +253,6 @@ impl Core {
         self.serve(&key);
     }
 
-    /// Makes unavailable models due for a probe now.
     pub(super) fn probe_unavailable(&mut self, now: Duration) {
         self.set_time(now);
         for model in self.models.values_mut() {
@@ -276,7 +267,6 @@ impl Core {
         self.shut_until = self.now.saturating_add(time);
     }
 
-    /// Resumes admission.
     pub(super) fn open(&mut self, now: Duration) {
         self.set_time(now);
         self.shut_until = Duration::ZERO;
@@ -298,7 +288,6 @@ impl Core {
         self.serve(key);
     }
 
-    /// Performs all work that is due.
     pub(super) fn advance(&mut self, now: Duration) {
         self.set_time(now);
         let now = self.now;
@@ -315,7 +304,6 @@ impl Core {
         }
     }
 
-    /// Takes the effects accumulated since the last call.
     pub(super) fn take_effects(&mut self) -> Effects {
         std::mem::take(&mut self.effects)
     }
@@ -432,7 +420,6 @@ impl Core {
         }
     }
 
-    /// Admits waiting requests of a model while its limits allow.
     fn serve(&mut self, key: &ModelKey) {
         let Some(model) = self.models.get_mut(key) else { return };
         model.retry_at = None;

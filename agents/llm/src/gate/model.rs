@@ -26,13 +26,11 @@ const RETRY_AFTER_JITTER: f64 = 0.02;
 /// Least number of allowed calls at which the slow start ends when no concurrency is configured.
 const SLOW_START_MIN: u32 = 128;
 
-/// Rejected prompts that a model remembers.
 const REJECTED_PROMPTS_MAX: usize = 64;
 
 /// Time after its last use at which a model is evicted.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
-/// Call in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     /// Number of the admission, from 1.
@@ -76,7 +74,6 @@ pub(super) struct Model {
     limits: Limits,
     requests: Option<Quota>,
     tokens: Option<Quota>,
-    /// True if the request quota is already charged for the next call.
     request_is_charged: bool,
     pace: Pace,
     in_flight: u32,
@@ -191,7 +188,6 @@ impl Model {
         Ok(())
     }
 
-    /// Returns the number of answers so far.
     pub(super) const fn answers(&self) -> u64 {
         self.answers
     }
@@ -201,7 +197,6 @@ impl Model {
         self.tokens.as_ref().map_or(next, |quota| quota.whole_at(next, tokens))
     }
 
-    /// Records that the first bytes of an answer arrived.
     pub(super) fn on_answer(&mut self, now: Duration, call: &Call) -> Option<Availability> {
         self.used_at = now;
         self.answers += 1;
@@ -263,7 +258,6 @@ impl Model {
         refusal.is_ambiguous && !is_confirmed
     }
 
-    /// Records a rejection that is the request's own failure.
     pub(super) fn on_own_failure(&mut self, ticket: Ticket, call: &Call, is_suspect: bool) {
         if is_suspect {
             self.suspect(call.prompt);
@@ -324,7 +318,6 @@ impl Model {
         }
     }
 
-    /// Returns whether no call was admitted yet.
     pub(super) const fn is_unused(&self) -> bool {
         self.admissions == 0
     }
@@ -361,7 +354,6 @@ impl Model {
         begun.is_none().then_some(Availability::Unavailable { reason, next_try: Some(wait) })
     }
 
-    /// Records the end of a call.
     pub(super) fn on_finish(&mut self, now: Duration, ticket: Ticket, call: &Call) {
         self.used_at = now;
         self.in_flight = self.in_flight.saturating_sub(1);
@@ -387,7 +379,6 @@ impl Model {
         }
     }
 
-    /// Absence of the model, for routing within a chain.
     pub(super) fn absence(&self, now: Duration) -> Option<Unavailability> {
         let Phase::Unavailable { reason, since, until, probe } = self.phase else { return None };
         let has_room = self.limits.concurrency.is_none_or(|most| self.in_flight < most.get());

@@ -17,7 +17,6 @@ const REST: f64 = 0.25;
 /// Bounds of the factor that a further rejection applies.
 const DECREASE: (f64, f64) = (0.5, 0.9);
 
-/// Factor of one increase.
 const INCREASE: f64 = 1.1;
 
 /// Fraction of the last rejected pace up to which the pace rises at full speed, and the slowdown factor above it.
@@ -41,7 +40,6 @@ const HISTORY_MAX: usize = 1024;
 /// Idle time after which the pace is dropped.
 const FORGET: Duration = Duration::from_secs(600);
 
-/// Pace of one model.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     rate: Option<f64>,
@@ -73,12 +71,10 @@ impl Pace {
         self.rate
     }
 
-    /// Earliest time of the next request.
     pub(super) fn next_at(&self) -> Option<Duration> {
         Some(self.last? + Duration::from_secs_f64(1.0 / self.rate?))
     }
 
-    /// Records that a request is sent.
     pub(super) fn sent(&mut self, now: Duration) {
         if self.last.is_some_and(|last| now.saturating_sub(last) > FORGET) {
             *self = Self::default();

@@ -41,22 +41,18 @@ impl Queue {
         }
     }
 
-    /// Waiting requests of a board.
     pub(super) fn len_of(&self, board: &BoardId) -> usize {
         self.boards.get(board).map_or(0, |lane| lane.tickets.len())
     }
 
-    /// Oldest waiting request of a board.
     pub(super) fn first_of(&self, board: &BoardId) -> Option<Ticket> {
         self.boards.get(board)?.tickets.first().copied()
     }
 
-    /// Boards with waiting requests.
     pub(super) fn boards(&self) -> impl Iterator<Item = &BoardId> {
         self.boards.keys()
     }
 
-    /// Request that is served next.
     pub(super) fn peek(&self) -> Option<Ticket> {
         let (_, board) = self.turns.first_key_value()?;
         self.boards.get(board)?.tickets.first().copied()

@@ -19,7 +19,6 @@ const BURST_SECONDS: u32 = 3;
 /// Least wait that is returned, so that a timer always lies in the future.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 
-/// Quota per minute.
 #[derive(Debug)]
 pub(super) struct Quota {
     clock: Time,

@@ -13,10 +13,8 @@ pub(super) struct Candidate {
     pub(super) fallback_after: Duration,
 }
 
-/// Absence of a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unavailability {
-    /// Start.
     pub(super) since: Duration,
     /// Time of the next probe.
     pub(super) until: Duration,

@@ -11,7 +11,6 @@ use super::{PARTS_MAX, PartialAnswer, append_text};
 /// Counts of tokens. Those of a later event replace those of an earlier one.
 const COUNTS: [&str; 4] = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
 
-/// Partial message.
 #[derive(Default)]
 pub(super) struct AnthropicAnswer {
     top: Map<String, Value>,
@@ -22,7 +21,6 @@ pub(super) struct AnthropicAnswer {
     is_over: bool,
 }
 
-/// A content block.
 struct Block {
     value: Value,
     /// Text of its `input`.

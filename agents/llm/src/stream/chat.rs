@@ -7,7 +7,6 @@ use super::{PARTS_MAX, PartialAnswer, append};
 /// Tries at parsing the arguments of calls: each is as long as the reply.
 const PARSED_MAX: u32 = 64;
 
-/// Partial completion.
 #[derive(Default)]
 pub(super) struct ChatAnswer {
     text: usize,

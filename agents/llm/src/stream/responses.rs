@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use super::{PARTS_MAX, PartialAnswer, append_text};
 
-/// Partial response.
 #[derive(Default)]
 pub(super) struct ResponsesAnswer {
     top: Map<String, Value>,
@@ -19,10 +18,8 @@ pub(super) struct ResponsesAnswer {
     is_over: bool,
 }
 
-/// An output item.
 struct Item {
     value: Value,
-    /// Bytes that are kept.
     kept: usize,
 }
 

@@ -5,7 +5,6 @@ use serde_json::{Map, Number, Value};
 
 /// Greatest number of positions in a text at which parsing is tried.
 const TRIES_MAX: usize = 64;
-/// Greatest nesting depth of a value.
 const DEPTH_MAX: usize = 16;
 
 /// Returns the objects and arrays in a text, in order, without those nested in others.

@@ -13,7 +13,6 @@ use self::reply_parts::{
 use super::lenient_json;
 use patchboard_kernel::text::one_line;
 
-/// Greatest number of experts in one reply.
 const EXPERTS_MAX: usize = 3;
 /// Greatest number of agents that one reply may choose, or put into one room.
 const NAMES_MAX: usize = 32;
@@ -39,7 +38,6 @@ pub(super) struct ReplyContext<'a> {
     /// Messages in the public space.
     pub(super) public: Vec<Message>,
     pub(super) cleaning: Cleaning,
-    /// Names of all workers.
     pub(super) names: Vec<&'a str>,
     /// Workers that can be chosen.
     pub(super) eligible: Vec<&'a str>,
@@ -47,7 +45,6 @@ pub(super) struct ReplyContext<'a> {
     pub(super) later: Vec<&'a str>,
     /// Number of the invocation. Rooms are named by it, so no other worker opens one of that name.
     pub(super) invocation: u64,
-    /// Greatest number of operations in a patch.
     pub(super) ops_max: usize,
 }
 
@@ -62,7 +59,6 @@ pub(super) struct Message {
     pub(super) is_marked: bool,
 }
 
-/// Place of a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum MessageTarget {
     /// Place given by the role.
@@ -80,13 +76,10 @@ pub(super) enum MessageTarget {
 pub(super) enum Cleaning {
     /// Removes them.
     Remove,
-    /// Marks them.
     Mark,
-    /// Leaves them as they are.
     Off,
 }
 
-/// Result of a reply.
 enum RoleOutput {
     Patch(Vec<Value>),
     Pass(String),
@@ -132,7 +125,6 @@ fn words_of_pass(text: &str) -> Option<String> {
 }
 
 impl ReplyContext<'_> {
-    /// Interprets a reply in the format of its role.
     fn parse_role_reply(&self, text: &str) -> Option<RoleOutput> {
         let values = lenient_json::values(text);
         match self.format {

@@ -19,12 +19,10 @@ use super::elements;
 const LONG_CHARS_MIN: usize = 100;
 /// Similarity of equal answers.
 const SIMILARITY_ONE: u64 = 1_000_000;
-/// Greatest number of answers in a vote.
 const ANSWERS_MAX: usize = 256;
 /// Longest number that is compared by its value, in bytes.
 const DIGITS_MAX: usize = 100;
 
-/// Configuration (`with`) of the role.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct VoteConfig {
@@ -92,7 +90,6 @@ pub fn answer(call: &Call) -> CallResult {
     Ok(Reply::new(reply.to_string(), None))
 }
 
-/// Answer in the vote.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct VoteAnswer {
     from: Value,

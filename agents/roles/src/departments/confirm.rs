@@ -20,7 +20,6 @@ const LISTED_CHARS_MAX: usize = 1000;
 const ITEM_CHARS_MAX: usize = 200;
 /// Bytes reserved for the patch around a result.
 const AROUND_BYTES: usize = 1024;
-/// Greatest length of a sentence in characters.
 const SENTENCE_CHARS_MAX: usize = 2000;
 
 /// Result that a department returns to the board that asked it.
@@ -166,7 +165,6 @@ fn wrong(department: &Department, outcome: &Outcome) -> String {
     }
 }
 
-/// Builds the sentence of an action.
 fn sentence_of(action: &Action, outcome: &Outcome) -> String {
     let template = action.confirm.as_str();
     // A slot that is only set shows the new value.
@@ -373,7 +371,6 @@ fn unresolved_result(department: &Department, none: &Resolution, now: Timestamp)
     }
 }
 
-/// Returns the values by which the row was searched.
 fn search_values(department: &Department, none: &Resolution) -> Values {
     let finds = department.actions.get(&none.action).map(|action| action.finds.as_slice()).unwrap_or_default();
     none.slots

@@ -116,7 +116,6 @@ fn nothing(resolved: &Resolution) -> Outcome {
     }
 }
 
-/// Recognised request.
 struct Recognised<'a> {
     action: &'a Action,
     /// Values to write, by field.

@@ -14,7 +14,6 @@ use super::similarity::{MatchThresholds, SAME, display_text, share};
 use super::types::{Choice, Resolution, Row, Status, UnresolvedReason, Values};
 use super::values::{Interpretation, interpret, is_given, quoted, value_similarity};
 
-/// Greatest number of options shown to a user.
 const OPTIONS_MAX: usize = 12;
 /// Greatest size of the options in bytes when serialised; further ones are only counted.
 const OPTIONS_BYTES_MAX: usize = 16 * 1024;

@@ -18,7 +18,6 @@ use super::{confirm, crud, resolve, resume};
 use crate::context::{RoleContext, run_blocking};
 use crate::role_io::{NoPatch, is_place, not_configured, put, read, read_required, role_config, told, value_at};
 
-/// Configuration (`with`) of a role inside a department.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DepartmentConfig {
@@ -42,7 +41,6 @@ impl Default for BeginConfig {
     }
 }
 
-/// Configuration (`with`) of `perceive`: the place for messages.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct PerceiveConfig {
@@ -82,22 +80,18 @@ pub(crate) fn department_config_error(worker: &Worker) -> Option<String> {
     department(worker).err()
 }
 
-/// Returns the configuration problem of `begin`, if there is one.
 pub(crate) fn begin_config_error(worker: &Worker) -> Option<String> {
     places(worker).err()
 }
 
-/// Returns the configuration problem of `perceive`, if there is one.
 pub(crate) fn perceive_config_error(worker: &Worker) -> Option<String> {
     into(worker).err()
 }
 
-/// Returns the department of a worker.
 fn worker_department(call: &Call) -> Result<Department, NoPatch> {
     Ok(department(call.worker_config()).map_err(not_configured)?)
 }
 
-/// Answers a call of `builtin:resolve`.
 pub(crate) async fn resolve(call: &Call, context: &Arc<RoleContext>) -> CallResult {
     let (own_call, own_means) = (call.clone(), Arc::clone(context));
     let looked = run_blocking(move || match_literally(&own_call, &own_means)).await?;
@@ -109,7 +103,6 @@ pub(crate) async fn resolve(call: &Call, context: &Arc<RoleContext>) -> CallResu
     told(call, || put("/resolved", &resolved?))
 }
 
-/// Result of matching by letters.
 struct LiteralMatch {
     resolved: Resolution,
     /// Words without a match, if embeddings are available.
@@ -165,7 +158,6 @@ async fn ask(
     }
 }
 
-/// Answers a call of `builtin:resume`.
 pub(crate) fn resume(call: &Call, context: &RoleContext) -> CallResult {
     told(call, || {
         let department = worker_department(call)?;
@@ -198,7 +190,6 @@ fn bytes_max(call: &Call) -> usize {
     usize::try_from(call.worker_config().patch.max_bytes).unwrap_or(usize::MAX) / 2
 }
 
-/// Answers a call of `builtin:crud`.
 pub(crate) fn crud(call: &Call, context: &RoleContext) -> CallResult {
     told(call, || {
         let department = worker_department(call)?;
@@ -212,7 +203,6 @@ pub(crate) fn crud(call: &Call, context: &RoleContext) -> CallResult {
     })
 }
 
-/// Answers a call of `builtin:confirm`.
 pub(crate) fn confirm(call: &Call, context: &RoleContext) -> CallResult {
     told(call, || {
         let department = worker_department(call)?;

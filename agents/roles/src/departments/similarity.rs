@@ -31,7 +31,6 @@ pub(super) fn share(likeness: u32) -> f64 {
     f64::from(likeness) / f64::from(SAME)
 }
 
-/// Returns the similarity of two texts.
 pub(super) fn text_similarity(one: &str, other: &str) -> u32 {
     let (one_words, other_words) = (words(one), words(other));
     if one_words.is_empty() || other_words.is_empty() {
@@ -65,7 +64,6 @@ fn alike(one: &[String], other: &[String]) -> u32 {
     (sum(one, other) + sum(other, one)).checked_div(letters).unwrap_or(0)
 }
 
-/// Returns the similarity of two words.
 fn of_word(one: &str, other: &str) -> u32 {
     if one == other {
         return SAME;
@@ -115,7 +113,6 @@ pub(super) fn display_text(value: &Value) -> String {
 /// Thresholds for taking a text as the name of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct MatchThresholds {
-    /// Least similarity.
     pub(super) likeness: u32,
     /// Gap by which the best must exceed the next.
     pub(super) gap: u32,

@@ -34,9 +34,7 @@ pub const FILE: &str = "departments.sqlite";
 /// Greatest number of current rows in one department.
 pub const ROWS_MAX: usize = 10_000;
 
-/// Collection of the departments' headers.
 const HEADERS: &str = "departments";
-/// Collection of the outcomes of calls.
 pub(super) const OUTCOMES: &str = "outcomes";
 /// Prefix of the collections with current states.
 const ROWS: &str = "rows";
@@ -106,7 +104,6 @@ impl From<StorageError> for Failure {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct State {
-    /// Number of the row.
     pub(super) id: i64,
     /// Number of writes of the row.
     pub(super) version: i64,
@@ -156,7 +153,6 @@ impl State {
     }
 }
 
-/// Header of a department.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Header {
@@ -166,12 +162,10 @@ struct Header {
     last_id: i64,
 }
 
-/// Outcome of a call.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallOutcome {
     pub(super) department: String,
-    /// Time of the call.
     pub(super) recorded: i64,
     pub(super) outcome: Value,
 }
@@ -224,7 +218,6 @@ impl Table {
         Ok(table)
     }
 
-    /// Returns the number of the next new row.
     pub(super) const fn next_id(&self) -> i64 {
         self.header.last_id + 1
     }

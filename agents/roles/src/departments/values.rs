@@ -6,10 +6,8 @@ use serde_json::Value;
 
 use super::similarity::{MatchThresholds, SAME, best_matches, display_text, text_similarity};
 
-/// Interpretation of the input for a field.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Interpretation {
-    /// Definite value.
     Value(Value),
     /// One of several values.
     Among(Vec<Value>),

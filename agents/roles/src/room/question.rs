@@ -5,15 +5,10 @@ use serde_json::Value;
 
 use patchboard_kernel::text::{counted, one_line};
 
-/// Length limit of a question, in characters.
 const QUESTION_CHARS_MAX: usize = 2000;
-/// Characters of an artefact's id.
 const ID_CHARS_MAX: usize = 100;
-/// Characters of an artefact's types.
 const KIND_CHARS_MAX: usize = 100;
-/// Characters of a decision's reason.
 const REASON_CHARS_MAX: usize = 400;
-/// Characters of a critic's name.
 const CRITIC_CHARS_MAX: usize = 60;
 /// Characters of all weaknesses of a vote; as many for all its recommendations.
 const TEXTS_CHARS_MAX: usize = 120;

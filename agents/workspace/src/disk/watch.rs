@@ -87,7 +87,6 @@ struct Watcher {
     is_moved: bool,
 }
 
-/// Changes that are not reported yet.
 #[derive(Default)]
 pub(super) struct PendingChanges {
     files: BTreeSet<FilePath>,

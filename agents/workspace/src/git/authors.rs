@@ -22,7 +22,6 @@ pub(super) struct Histories {
     files: BTreeMap<FilePath, Vec<FileVersion>>,
 }
 
-/// Version of a file.
 #[derive(Clone, Debug)]
 struct FileVersion {
     by: String,
@@ -40,7 +39,6 @@ enum VersionOrigin {
     Edit,
 }
 
-/// Authors of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Authors {
     pub(super) first: String,

@@ -5,7 +5,6 @@ use patchboard_kernel::files::FilePath;
 /// File that differs between two trees.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
-    /// Path of the file.
     pub(crate) path: FilePath,
     /// Old and new modes and hashes.
     pub(super) what: String,

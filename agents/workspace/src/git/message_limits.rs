@@ -9,7 +9,6 @@ const NAMES_MAX: usize = 100;
 /// Share of the room for file names where a diff does not fit (1/8).
 pub(super) const NAMES_PART: usize = 8;
 
-/// Maximum characters of file names in a message.
 pub(super) const NAMES_CHARS_MAX: usize = DIFF_CHARS_MAX / NAMES_PART;
 
 /// Joins file names into one line of at most `room` characters, with a note after it if there are too many names.

@@ -38,7 +38,6 @@ impl ObjectFormat {
     }
 }
 
-/// Entry of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TreeEntry {
     pub(super) mode: String,

@@ -8,7 +8,6 @@ use patchboard_kernel::files::FilePath;
 use super::message_limits::{NAMES_CHARS_MAX, named};
 use patchboard_kernel::text::{counted, is_or_are};
 
-/// Reason that a file is left out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum OmissionReason {
     /// Git would commit other bytes than the file contains.
@@ -45,7 +44,6 @@ pub(super) enum IncludeDecision {
 pub struct Omissions(BTreeMap<OmissionReason, BTreeSet<FilePath>>);
 
 impl Omissions {
-    /// Notes a file that is left out.
     pub(super) fn note(&mut self, path: &FilePath, why: OmissionReason) {
         self.0.entry(why).or_default().insert(path.clone());
     }

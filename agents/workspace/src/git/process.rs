@@ -16,7 +16,6 @@ const COMPLAINT_BYTES_MAX: usize = 8 * 1024;
 /// Time limit of a git process.
 const RUNS_MAX: Duration = Duration::from_secs(600);
 
-/// Result of a git process.
 pub(super) struct GitOutput {
     pub(super) exit: Option<i32>,
     pub(super) stdout: Vec<u8>,

@@ -197,7 +197,6 @@ impl Repository {
         self.tree().await
     }
 
-    /// Updates the user's index with the committed changes.
     pub(crate) async fn update_user_index(&self, changes: &[Change]) -> Result<(), GitError> {
         let arguments = ["update-index", "-z", "--index-info"];
         self.succeed(Index::Users, arguments, &entries(changes), LIST_BYTES_MAX).await.map(drop)
@@ -272,7 +271,6 @@ impl Repository {
         self.git(["update-ref", "-m", &why, "HEAD", to, from.unwrap_or(&none)]).await.map(drop)
     }
 
-    /// Returns whether a commit is an ancestor of another.
     pub(crate) async fn is_ancestor(&self, commit: &str, descendant: &str) -> Result<bool, GitError> {
         let answer =
             self.run(Index::Own, ["merge-base", "--is-ancestor", commit, descendant], b"", LIST_BYTES_MAX).await?;

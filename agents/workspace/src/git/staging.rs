@@ -52,7 +52,6 @@ impl ScannedFiles {
         Self { names: repository.names(), files: BTreeMap::new() }
     }
 
-    /// Adds a file.
     pub(super) fn see(&mut self, path: &FilePath, contents: &Contents) {
         let Contents { text, hash, is_executable, .. } = contents;
         let holds = self.names.blob_name(text.as_bytes());

@@ -65,12 +65,10 @@ impl EditError {
         Self { code, message: message.to_string(), lines: Vec::new(), shown: Vec::new() }
     }
 
-    /// Error for a line number beyond the end of the file.
     pub(crate) fn no_such_line(line: u32, there: u32) -> Self {
         Self::new(EditCode::NoSuchLine, format!("There is no line {line}: the file has {}.", counted(there, "line")))
     }
 
-    /// Error for an edit that leaves the file unchanged.
     pub(crate) fn no_change() -> Self {
         Self::new(EditCode::NoChange, "The edit would leave the file as it is.")
     }

@@ -54,7 +54,6 @@ pub(super) struct Lexis {
     pub(super) dialect: Dialect,
 }
 
-/// A kind of string literal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quote {
     pub(super) open: &'static str,
@@ -82,7 +81,6 @@ pub(super) enum Dialect {
 /// Lines that allow a comment above them, outside literals, comments and continued lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CommentPositions {
-    /// All lines.
     Any,
     /// Lines with one of these prefixes outside brackets. Used where text can look like code, because a statement's
     /// first word is distinctive.

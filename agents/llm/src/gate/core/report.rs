@@ -10,7 +10,6 @@ use super::super::types::{BoardOutage, ModelState, Outage};
 use super::Core;
 
 impl Core {
-    /// Reports the state of every model.
     pub(in crate::gate) fn state(&mut self, now: Duration) -> Vec<ModelState> {
         self.advance(now);
         let now = self.now;
@@ -40,7 +39,6 @@ impl Core {
         Some(BoardOutage { outage, calls, elapsed: outage.elapsed.min(now.saturating_sub(since)) })
     }
 
-    /// Lists the boards with requests that wait for unavailable models.
     pub(in crate::gate) fn boards_waiting(&mut self, now: Duration) -> BTreeSet<BoardId> {
         self.advance(now);
         let away = self.models.values().filter(|model| model.absence(self.now).is_some());
