@@ -9,9 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
 use patchboard_runtime::agent::{Call, CallResult, Failure};
@@ -106,7 +107,7 @@ impl Leases {
         let (sender, standing) = watch::channel(LeaseState::Waiting);
         let place = (call.board.clone(), call.worker.clone());
         let kept = PendingCall { call: Arc::new(call.clone()), deadline: Instant::now() + call.timeout, state: sender };
-        let mut seats = self.lock();
+        let mut seats = self.workers.lock();
         let worker_calls = seats.entry(place.clone()).or_default();
         // Replaces an earlier attempt, which is over.
         worker_calls.calls.insert(call.invocation, kept);
@@ -140,7 +141,7 @@ impl Leases {
     }
 
     fn lease_now(&self, place: &Place, lasts: Duration, taker: &LeaseHolder) -> Option<Lease> {
-        let seats = self.lock();
+        let seats = self.workers.lock();
         let calls = &seats.get(place)?.calls;
         taker.key.as_ref().and_then(|key| find_leased(calls, key)).or_else(|| {
             let waiting = calls.values().find(|kept| *kept.state.borrow() == LeaseState::Waiting)?;
@@ -150,7 +151,7 @@ impl Leases {
 
     /// Returns the unexpired lease with this `key`.
     pub fn find_by_key(&self, board: &BoardId, worker: &WorkerName, key: &str) -> Option<Lease> {
-        find_leased(&self.lock().get(&(board.clone(), worker.clone()))?.calls, key)
+        find_leased(&self.workers.lock().get(&(board.clone(), worker.clone()))?.calls, key)
     }
 
     /// Renews a lease from now on, and assigns it to the process with this token. Returns none if it has expired.
@@ -163,7 +164,7 @@ impl Leases {
         lasts: Duration,
         token: Option<i64>,
     ) -> Option<Lease> {
-        let seats = self.lock();
+        let seats = self.workers.lock();
         let kept = seats.get(&(board.clone(), worker.clone()))?.calls.get(&invocation)?;
         let standing = kept.state.borrow().clone();
         match standing {
@@ -176,7 +177,7 @@ impl Leases {
 
     /// Closes a call that the kernel has decided about.
     pub fn close(&self, board: &BoardId, worker: &WorkerName, invocation: InvocationId, attempt: u32) {
-        let seats = self.lock();
+        let seats = self.workers.lock();
         let kept =
             seats.get(&(board.clone(), worker.clone())).and_then(|worker_calls| worker_calls.calls.get(&invocation));
         if let Some(kept) = kept.filter(|kept| kept.call.attempt == attempt) {
@@ -186,14 +187,14 @@ impl Leases {
 
     /// Returns the numbers of the tokens that hold leases.
     pub fn holder_tokens(&self) -> BTreeSet<i64> {
-        let seats = self.lock();
+        let seats = self.workers.lock();
         let calls = seats.values().flat_map(|worker_calls| worker_calls.calls.values());
         calls.filter_map(|kept| kept.taker()?.api_token).collect()
     }
 
     /// Expires the leases of a token now: its holder can no longer answer, and other processes need not wait.
     pub fn expire_for_token(&self, token: i64) {
-        let seats = self.lock();
+        let seats = self.workers.lock();
         let calls = seats.values().flat_map(|worker_calls| worker_calls.calls.values());
         for (kept, taker) in calls.filter_map(|kept| Some((kept, kept.taker()?))) {
             if taker.api_token == Some(token) {
@@ -204,7 +205,7 @@ impl Leases {
 
     /// Returns the open calls of a board.
     pub fn open_calls(&self, board: &BoardId) -> Vec<OpenCall> {
-        let seats = self.lock();
+        let seats = self.workers.lock();
         let now = Instant::now();
         let seats = seats.iter().filter(|((of, _), _)| of == board);
         let calls = seats.flat_map(|(_, worker_calls)| worker_calls.calls.values()).filter_map(|kept| {
@@ -219,7 +220,7 @@ impl Leases {
     }
 
     fn new_call(&self, place: &Place) -> Arc<Notify> {
-        Arc::clone(&self.lock().entry(place.clone()).or_default().new_call)
+        Arc::clone(&self.workers.lock().entry(place.clone()).or_default().new_call)
     }
 
     /// Removes a seat without calls and without waiting processes.
@@ -230,11 +231,6 @@ impl Leases {
         {
             seats.remove(place);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Place, WorkerCalls>> {
-        // No panic can leave the map half changed while the lock is held.
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -281,7 +277,7 @@ struct CallGuard<'a> {
 
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
-        let mut seats = self.leases.lock();
+        let mut seats = self.leases.workers.lock();
         if let Some(worker_calls) = seats.get_mut(&self.place)
             && worker_calls.calls.get(&self.invocation).is_some_and(|kept| kept.call.attempt == self.attempt)
         {
@@ -300,7 +296,7 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut seats = self.leases.lock();
+        let mut seats = self.leases.workers.lock();
         // Releases its own share first, so that it does not count.
         self.new_call = Arc::default();
         Leases::forget(&mut seats, &self.place);

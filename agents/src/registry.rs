@@ -8,9 +8,10 @@ use std::fmt;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Mutex, RwLock};
 use patchboard_kernel::admission::{Admission, WaitingCall};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Restart, Worker};
 use patchboard_kernel::deferral::DeferralReason;
@@ -436,13 +437,13 @@ impl ReloadableRegistry {
     /// Returns the seats of calls that begin now.
     pub fn current(&self) -> Arc<AgentRegistry> {
         // A writer stores only complete values.
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.read())
     }
 
     /// Replaces the configuration for further calls: see [`AgentRegistry::with_config`].
     pub fn replace(&self, config: Config, env: &Environment) {
         let next = Arc::new(self.current().with_config(config, env));
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
+        *self.0.write() = next;
     }
 }
 

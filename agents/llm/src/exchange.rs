@@ -68,14 +68,14 @@ impl Chat {
     ) -> Result<ExchangeResult, HttpFailure> {
         let key = task.key();
         let place = SchemaPlacement::for_tools(offered);
-        let known = self.server_profile().shape(&key, place, self.model.structured);
+        let known = self.server_profile.lock().shape(&key, place, self.model.structured);
         let known = match self.model.stream {
             Streaming::Always => RequestShape { stream: known.stream.max(Stream::WithUsage), ..known },
             Streaming::Auto | Streaming::Never => known,
         };
         let form = task.failures().map_or(known.form, |trouble| known.form.max(trouble.form()));
         let start = RequestShape { form, ..known };
-        let broken_off = task.call().and_then(|call| self.server_profile().take_downgrade(call, place, start));
+        let broken_off = task.call().and_then(|call| self.server_profile.lock().take_downgrade(call, place, start));
         let (mut climb, mut refused) = match broken_off {
             Some((climb, refused)) => (climb, Some(refused)),
             None => (Downgrade::new(start, !offered.is_empty()), None),
@@ -102,7 +102,7 @@ impl Chat {
             if let Err(wait) = task.await_limits(tokens, deadline).await {
                 task.note_limited();
                 if let Some((call, refused)) = task.call().zip(refused) {
-                    self.server_profile().keep_downgrade(call, place, climb, refused);
+                    self.server_profile.lock().keep_downgrade(call, place, climb, refused);
                 }
                 return Err(HttpFailure::Limited { wait });
             }
@@ -131,7 +131,7 @@ impl Chat {
                         // A form that was made plainer after an empty reply is no finding about the known one.
                         let form = if is_lowered { found.refused } else { found.shape.form };
                         let shape = RequestShape { form, ..found.shape };
-                        self.server_profile().remember(&key, place, DowngradeResult { shape, ..found });
+                        self.server_profile.lock().remember(&key, place, DowngradeResult { shape, ..found });
                     }
                     let lesson = match found {
                         _ if is_lowered => OutputModeFinding::AfterEmpty(known.form),
@@ -168,7 +168,7 @@ impl Chat {
             if matches!(failure, HttpFailure::NoAnswer { received: Received::Nothing })
                 && self.model.stream == Streaming::Auto
             {
-                self.server_profile().prefer_streams();
+                self.server_profile.lock().prefer_streams();
             }
             if has_tools && failure_codes::is_tools_rejection(&failure) {
                 return Err(failure);
@@ -229,7 +229,7 @@ impl Chat {
     pub(super) fn record_finding(&self, task: RequestSource<'_>, place: SchemaPlacement, exchanged: &ExchangeResult) {
         match exchanged.lesson {
             OutputModeFinding::Downgraded => {}
-            OutputModeFinding::Accepted => self.server_profile().clear(&task.key(), place),
+            OutputModeFinding::Accepted => self.server_profile.lock().clear(&task.key(), place),
             OutputModeFinding::AfterEmpty(refused) => {
                 let found = DowngradeResult {
                     shape: exchanged.shape,
@@ -237,7 +237,7 @@ impl Chat {
                     proof: Certainty::ServerFailure,
                     is_form_refused: false,
                 };
-                self.server_profile().remember(&task.key(), place, found);
+                self.server_profile.lock().remember(&task.key(), place, found);
             }
         }
     }

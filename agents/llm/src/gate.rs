@@ -22,10 +22,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::id::BoardId;
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -295,10 +296,6 @@ impl fmt::Debug for PendingPermit {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn permit(self: &Arc<Self>, AdmittedCall { ticket, endpoint, position }: AdmittedCall) -> Permit {
         Permit { inner: Arc::clone(self), ticket, endpoint, position }
     }
@@ -317,7 +314,7 @@ impl Inner {
         change: impl FnOnce(&mut State, Duration) -> (T, Vec<AdmittedCall>, Vec<Transition>),
     ) -> T {
         let (value, deliveries) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let now = self.begin.elapsed();
             let (value, admitted, transitions) = change(&mut state, now);
             let deliveries: Vec<_> = admitted
@@ -344,7 +341,7 @@ impl Inner {
     }
 
     fn ensure_timer(self: &Arc<Self>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.is_timer_running {
             state.is_timer_running = true;
             state.timer_at = None;
@@ -355,7 +352,7 @@ impl Inner {
     /// Runs the events that are due. Returns the time of the next call; none, and no timer, if no request waits.
     fn tick(self: &Arc<Self>) -> Option<Option<Instant>> {
         self.event(Core::advance);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.core.has_waiters() {
             state.is_timer_running = false;
             return None;
@@ -371,7 +368,7 @@ struct TimerGuard(Weak<Inner>);
 impl Drop for TimerGuard {
     fn drop(&mut self) {
         if let Some(inner) = self.0.upgrade() {
-            inner.lock().is_timer_running = false;
+            inner.state.lock().is_timer_running = false;
         }
     }
 }

@@ -4,9 +4,9 @@
 
 use std::io::ErrorKind;
 use std::process::Stdio;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretString};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
@@ -91,7 +91,7 @@ impl Keys {
         if !is_current {
             let key = run(words).await;
             if let Ok(key) = &key {
-                let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut issued = self.issued.lock();
                 if issued.len() >= ISSUED_MAX {
                     issued.remove(0);
                 }
@@ -113,7 +113,7 @@ impl Keys {
     pub(super) fn secrets(&self) -> Vec<SecretString> {
         match &self.source {
             Source::Fixed(key) => key.iter().cloned().collect(),
-            Source::Program { .. } => self.issued.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            Source::Program { .. } => self.issued.lock().clone(),
         }
     }
 }

@@ -38,8 +38,9 @@
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Permit};
@@ -207,16 +208,6 @@ impl Chat {
     fn no_tools(&self, why: &str) -> Failure {
         let why = self.masked(why);
         Failure::new(FailureCode::Refused, format!("the server takes no tools, which the seat's files need: {why}"))
-    }
-
-    fn interrupted(&self) -> MutexGuard<'_, InterruptedConversations> {
-        // No panic can leave it half changed.
-        self.interrupted.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn server_profile(&self) -> MutexGuard<'_, ServerProfile> {
-        // A panic of its holder cannot leave it inconsistent.
-        self.server_profile.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Builds the task of a call, adapted to the outcomes of earlier attempts.

@@ -53,7 +53,7 @@ impl Chat {
         let mut talk = Conversation::new(task, &definitions, self.model.context);
         let prompt = talk.messages.len();
         let model = ModelKey::new(&self.model.url, &self.model.model).with_account(account(&self.model));
-        let begun = self.interrupted().take(call, &talk.messages, &model);
+        let begun = self.interrupted.lock().take(call, &talk.messages, &model);
         let iterations = match begun {
             None => iterations,
             Some(rest) => {
@@ -69,7 +69,7 @@ impl Chat {
             let reply = self.ask(task, &talk.messages, offered, deadline).await;
             if talk.messages.len() > prompt && reply.as_ref().is_err_and(|failure| failure.deferral.is_some()) {
                 let (prompt, rest) = talk.into_tail(prompt, left + 1, tools.take_memory());
-                self.interrupted().keep(call, &prompt, model, rest);
+                self.interrupted.lock().keep(call, &prompt, model, rest);
                 return reply.map(|said| said.completion.into_reply());
             }
             let ModelReply { mut completion, takes_answers } = reply?;

@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::path::Path;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, IdempotencyKey, WorkerName};
@@ -106,7 +107,7 @@ impl Player {
 
     /// Returns the number of recorded answers not yet released.
     pub fn remaining(&self) -> usize {
-        let state = self.state();
+        let state = self.state.lock();
         let is_left = |entry: &&Entry| state.due.contains(&entry.order) || state.skipped.contains(&entry.order);
         self.entries.values().filter(is_left).count()
     }
@@ -119,7 +120,7 @@ impl Player {
     /// Marks a worker's next answer to a view as released by an earlier process: the resumed board will not ask for it
     /// again. Must be called for each of a board's answers, in order, before any call. Unrecorded answers are ignored.
     pub fn skip_answered(&self, worker: &WorkerName, view: Digest) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let key = state.occurrences.peek_key(worker, view);
         if let Some(entry) = self.entries.get(&key) {
             state.occurrences.count(&key);
@@ -179,9 +180,9 @@ impl Player {
     }
 
     async fn answer(&self, call: &Call) -> CallResult {
-        let key = self.state().occurrences.next_key(call);
+        let key = self.state.lock().occurrences.next_key(call);
         let Some(entry) = self.entries.get(&key) else {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.missed = true;
             state.last_change = Instant::now();
             drop(state);
@@ -258,13 +259,13 @@ impl Player {
     /// Records that a tool returned another result than the recorded one.
     fn note_difference(&self, what: String) {
         tracing::warn!(what, "a tool gave something else than when it was recorded");
-        self.state().difference.get_or_insert(what);
+        self.state.lock().difference.get_or_insert(what);
     }
 
     /// Describes a call that is not recorded, with the first differing tool result.
     fn miss(&self, key: &Key, shown: &str) -> String {
         let message = self.unknown(key, shown);
-        match &self.state().difference {
+        match &self.state.lock().difference {
             Some(what) => format!("{message}\nbefore, a tool gave something else than when it was recorded: {what}"),
             None => message,
         }
@@ -301,11 +302,6 @@ impl Player {
             lines.join("\n"),
         )
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the lock is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Agent for Player {
@@ -330,7 +326,7 @@ struct OrderGuard<'a> {
 
 impl<'a> OrderGuard<'a> {
     fn join(player: &'a Player, order: u64) -> Self {
-        let mut state = player.state();
+        let mut state = player.state.lock();
         state.waiting.insert(order);
         state.last_change = Instant::now();
         drop(state);
@@ -344,7 +340,7 @@ impl<'a> OrderGuard<'a> {
             let mut changed = pin!(self.player.changed.notified());
             changed.as_mut().enable();
             let patience_ends = {
-                let mut state = self.player.state();
+                let mut state = self.player.state.lock();
                 if state.due.first().is_none_or(|first| *first >= self.order) {
                     return;
                 }
@@ -375,7 +371,7 @@ impl<'a> OrderGuard<'a> {
 
 impl Drop for OrderGuard<'_> {
     fn drop(&mut self) {
-        let mut state = self.player.state();
+        let mut state = self.player.state.lock();
         state.waiting.remove(&self.order);
         state.due.remove(&self.order);
         state.skipped.remove(&self.order);

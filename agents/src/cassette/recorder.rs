@@ -6,8 +6,9 @@ use std::future::Future;
 use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
@@ -80,7 +81,7 @@ impl Recorder {
     /// Returns the number of entries written, once the run is over.
     /// Fails if an entry could not be written: the cassette is not complete.
     pub fn finish(&self) -> Result<u64, CassetteError> {
-        let mut tape = self.cassette();
+        let mut tape = self.cassette.lock();
         let synced = tape.file.sync_all();
         match tape.broken.take().map_or(synced, Err) {
             Ok(()) => Ok(tape.entries),
@@ -105,11 +106,6 @@ impl Recorder {
         notes.begin_at(order);
         Self { agent, path: path.to_owned(), cassette: Mutex::new(tape), notes, order }
     }
-
-    fn cassette(&self) -> MutexGuard<'_, CassetteFile> {
-        // Nothing panics while the lock is held; if it did, the tape would still consist of whole lines.
-        self.cassette.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Agent for Recorder {
@@ -123,13 +119,13 @@ impl Agent for Recorder {
 
     fn context_window(&self, model: Option<&str>) -> Option<u32> {
         let context = self.agent.context_window(model)?;
-        self.cassette().note_context(model.unwrap_or_default(), context);
+        self.cassette.lock().note_context(model.unwrap_or_default(), context);
         Some(context)
     }
 
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         Box::pin(async move {
-            let key = self.cassette().occurrences.next_key(call);
+            let key = self.cassette.lock().occurrences.next_key(call);
             let mut pending = Pending { recorder: self, call, key: Some(key) };
             let answer = self.agent.call(call).await;
             // A request that the provider rejected is no call of the recording.
@@ -166,7 +162,7 @@ impl Pending<'_> {
     /// Withdraws the call, so that the next one with its view gets its number.
     fn forget(&mut self) {
         if let Some(key) = self.key.take() {
-            self.recorder.cassette().occurrences.take_back(&key);
+            self.recorder.cassette.lock().occurrences.take_back(&key);
         }
     }
 
@@ -179,7 +175,7 @@ impl Pending<'_> {
         };
         let reply = answer.and_then(|answer| answer.as_ref().ok());
         let failure = answer.and_then(|answer| answer.as_ref().err());
-        let mut tape = self.recorder.cassette();
+        let mut tape = self.recorder.cassette.lock();
         let entry = Entry {
             worker,
             view,

@@ -6,9 +6,9 @@
 //! [`Agent::on_settled`]: patchboard_runtime::agent::Agent::on_settled
 
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_runtime::agent::Call;
 use tokio::sync::Notify;
@@ -40,7 +40,7 @@ impl Sequencer {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
             let end = {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 let patience = if state.has_outcome { OUTCOME_TIMEOUT } else { FIRST_OUTCOME_TIMEOUT };
                 match &state.released {
                     Some((_, _, since)) if Instant::now() < *since + patience => *since + patience,
@@ -65,22 +65,17 @@ impl Sequencer {
 
     /// Records that the outcome of an answer is known.
     pub(super) fn settled(&self, board: &BoardId, token: &IdempotencyKey) {
-        self.state().has_outcome = true;
+        self.state.lock().has_outcome = true;
         self.release(board, token);
     }
 
     fn release(&self, board: &BoardId, token: &IdempotencyKey) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.released.as_ref().is_some_and(|(its_board, its_token, _)| its_board == board && its_token == token) {
             state.released = None;
             drop(state);
             self.changed.notify_waiters();
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the lock is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,8 +4,9 @@
 //! Recording therefore allows one tool use at a time.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use patchboard_kernel::blueprint::{Blueprint, Worker};
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
@@ -45,35 +46,30 @@ impl ToolRecorder {
 
     /// Sets the first order number, to continue an existing recording.
     pub(super) fn begin_at(&self, order: u64) {
-        self.lock().next_order = order;
+        self.0.recorded.lock().next_order = order;
     }
 
     /// Returns the order number for the event that is complete now.
     pub(super) fn next_order(&self) -> u64 {
-        let mut recorded = self.lock();
+        let mut recorded = self.0.recorded.lock();
         recorded.next_order += 1;
         recorded.next_order - 1
     }
 
     /// Takes the recorded steps of a finished attempt.
     pub(super) fn take(&self, call: &Call) -> Vec<Step> {
-        self.lock().steps.remove(&(call.board.clone(), call.idempotency_key.clone())).unwrap_or_default()
+        self.0.recorded.lock().steps.remove(&(call.board.clone(), call.idempotency_key.clone())).unwrap_or_default()
     }
 
     fn note(&self, call: &Call, did: StepKind) {
         let order = self.next_order();
-        let steps = &mut self.lock().steps;
+        let steps = &mut self.0.recorded.lock().steps;
         steps.entry((call.board.clone(), call.idempotency_key.clone())).or_default().push(Step { order, did });
     }
 
     /// Carries over the recorded steps of an earlier attempt.
     fn carry(&self, call: &Call, steps: Vec<Step>) {
-        self.lock().steps.insert((call.board.clone(), call.idempotency_key.clone()), steps);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RecordedSteps> {
-        // Nothing panics while the lock is held.
-        self.0.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.recorded.lock().steps.insert((call.board.clone(), call.idempotency_key.clone()), steps);
     }
 }
 

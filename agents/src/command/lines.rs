@@ -1,8 +1,8 @@
 //! Reads the output lines of a process: answers on standard output, messages on standard error.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
 use patchboard_kernel::text::one_line;
@@ -116,7 +116,7 @@ pub(super) struct StderrTail(Mutex<String>);
 impl StderrTail {
     /// Returns the line; empty if there was none.
     pub(super) fn get(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     /// Reads standard error to its end, so that the program never blocks on it; keeps the last line.
@@ -138,7 +138,7 @@ impl StderrTail {
                 logged += line.len();
                 tracing::debug!(worker, stderr = %text, "a program says");
             }
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+            *self.0.lock() = text;
         }
     }
 }

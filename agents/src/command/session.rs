@@ -13,9 +13,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use patchboard_kernel::blueprint::Restart;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, WorkerName};
@@ -108,7 +109,7 @@ impl Sessions {
     }
 
     pub(super) fn end(&self, board: &BoardId) {
-        self.live().retain(|(owner, _), _| owner != board);
+        self.live.lock().retain(|(owner, _), _| owner != board);
     }
 
     /// Returns the channel to the process of the call's worker, which is started if `restart` allows it.
@@ -122,7 +123,7 @@ impl Sessions {
         let until = Instant::now() + STARTUP_TIMEOUT;
         loop {
             {
-                let mut live = self.live();
+                let mut live = self.live.lock();
                 let session = live.get(&key(call));
                 match session {
                     Some(session) if !session.jobs.is_closed() => return Ok(session.jobs.clone()),
@@ -161,11 +162,6 @@ impl Sessions {
         tokio::spawn(serve(group, waiting, loss.clone(), self.limits, worker));
         Ok(Session { jobs, leader, loss })
     }
-
-    fn live(&self) -> MutexGuard<'_, BTreeMap<(BoardId, WorkerName), Session>> {
-        // Nothing panics while the lock is held; if it did, the table would still be consistent.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for Sessions {
@@ -176,11 +172,11 @@ impl fmt::Debug for Sessions {
 
 impl LossReason {
     fn is(&self, why: &str) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = why.to_owned();
+        *self.0.lock() = why.to_owned();
     }
 
     fn get(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

@@ -4,8 +4,8 @@
 //! recorded part is read from the outer journal, so that usage counts once even if an answer was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp};
 use patchboard_kernel::ledger::Usage;
@@ -76,12 +76,8 @@ impl Account {
 }
 
 impl Accounts {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, BTreeMap<InvocationId, Account>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn forget(&self, outer: &BoardId) {
-        self.lock().remove(outer);
+        self.0.lock().remove(outer);
     }
 }
 
@@ -95,7 +91,7 @@ impl NestedBoards {
             runtime.zip(outer).ok_or_else(|| Failure::new(FailureCode::Crashed, "the outer board is closed"))?;
         let unread = |error: RuntimeError| Failure::new(FailureCode::Crashed, format!("the outer board: {error}"));
         let invocation = call.invocation;
-        let known = self.accounts.lock().get(&call.board).and_then(|accounts| accounts.get(&invocation)).cloned();
+        let known = self.accounts.0.lock().get(&call.board).and_then(|accounts| accounts.get(&invocation)).cloned();
         let count = async |account: Account| {
             outer.read(account.read, account, move |account, record| account.count(invocation, record)).await
         };
@@ -117,7 +113,7 @@ impl NestedBoards {
         };
         let since = account.since.unwrap_or_else(|| outer.status().at);
         let origin = account.series.first().copied().unwrap_or(invocation);
-        let mut accounts = self.accounts.lock();
+        let mut accounts = self.accounts.0.lock();
         // Read under the lock, so that it has all invocations with an account.
         let open: BTreeSet<InvocationId> = outer.status().attempts.iter().map(|(open, _)| *open).collect();
         let of_outer = accounts.entry(call.board.clone()).or_default();
@@ -128,7 +124,7 @@ impl NestedBoards {
 
     /// Notes the usage of an inner board.
     pub(super) fn note(&self, call: &Call, board: &BoardHandle) {
-        let mut accounts = self.accounts.lock();
+        let mut accounts = self.accounts.0.lock();
         let account = accounts.get_mut(&call.board).and_then(|accounts| accounts.get_mut(&call.invocation));
         if let Some(account) = account {
             account.spent.insert(board.id().clone(), board.status().account.usage());
@@ -137,7 +133,7 @@ impl NestedBoards {
 
     /// Sets the usage of an answer to the unrecorded usage of its inner boards.
     pub(super) fn settle(&self, call: &Call, answer: CallResult) -> CallResult {
-        let mut accounts = self.accounts.lock();
+        let mut accounts = self.accounts.0.lock();
         let account = accounts.get_mut(&call.board).and_then(|accounts| accounts.get_mut(&call.invocation));
         let usage = account.map(|account| {
             for (id, spent) in &mut account.spent {

@@ -1,9 +1,10 @@
 //! Registry of the calls that wait for inner boards, including deferred calls.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use patchboard_kernel::id::{BoardId, InvocationId};
 use patchboard_kernel::record::Ended;
 use patchboard_runtime::agent::Call;
@@ -31,10 +32,10 @@ impl NestedBoards {
         let (invocation, waits) = (waits.invocation, Arc::new(waits));
         let kept = Arc::downgrade(&waits);
         let deferred = self.deferred.clone();
-        deferred.lock().entry(outer.id().clone()).or_default().insert(invocation, waits);
+        deferred.0.lock().entry(outer.id().clone()).or_default().insert(invocation, waits);
         tokio::spawn(async move {
             if is_closed(&outer, invocation, || kept.strong_count() == 0).await {
-                let mut deferred = deferred.lock();
+                let mut deferred = deferred.0.lock();
                 let of_outer = deferred.get_mut(outer.id());
                 let is_it = |waits: &Arc<CallRegistration>| std::ptr::eq(Arc::as_ptr(waits), kept.as_ptr());
                 if let Some(of_outer) = of_outer.filter(|of_outer| of_outer.get(&invocation).is_some_and(is_it)) {
@@ -45,7 +46,7 @@ impl NestedBoards {
     }
 
     pub(super) fn register_call(&self, id: &BoardId, call: &Call) -> CallRegistration {
-        *self.waiting.lock().entry(call.board.clone()).or_default().entry(id.clone()).or_default() += 1;
+        *self.waiting.0.lock().entry(call.board.clone()).or_default().entry(id.clone()).or_default() += 1;
         let runtime = self.runtime.get().cloned();
         let outer = runtime.as_ref().and_then(WeakRuntime::upgrade).and_then(|runtime| runtime.board(&call.board));
         CallRegistration {
@@ -62,49 +63,41 @@ impl NestedBoards {
     /// Returns the inner boards of a board's open calls, without deferred ones.
     pub(super) fn inner_boards(&self, outer: &BoardId) -> Vec<BoardId> {
         let deferred = self.deferred.boards_of(outer);
-        let waiting = self.waiting.lock();
+        let waiting = self.waiting.0.lock();
         let inside = waiting.get(outer).into_iter().flat_map(BTreeMap::keys);
         inside.filter(|id| !deferred.contains(*id)).cloned().collect()
     }
 }
 
 impl DeferredCalls {
-    fn lock(&self) -> MutexGuard<'_, ByOuter<InvocationId, Arc<CallRegistration>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the inner boards of a board's deferred calls.
     fn boards_of(&self, outer: &BoardId) -> BTreeSet<BoardId> {
-        self.lock().get(outer).into_iter().flat_map(BTreeMap::values).map(|waits| waits.id.clone()).collect()
+        self.0.lock().get(outer).into_iter().flat_map(BTreeMap::values).map(|waits| waits.id.clone()).collect()
     }
 
     /// Returns the inner board of a deferred call.
     pub(super) fn board(&self, outer: &BoardId, invocation: InvocationId) -> Option<BoardId> {
-        Some(self.lock().get(outer)?.get(&invocation)?.id.clone())
+        Some(self.0.lock().get(outer)?.get(&invocation)?.id.clone())
     }
 
     pub(super) fn take(&self, outer: &BoardId, invocation: InvocationId) -> Option<Arc<CallRegistration>> {
-        self.lock().get_mut(outer)?.remove(&invocation)
+        self.0.lock().get_mut(outer)?.remove(&invocation)
     }
 
     pub(super) fn forget(&self, outer: &BoardId) {
-        let forgotten = self.lock().remove(outer);
+        let forgotten = self.0.lock().remove(outer);
         drop(forgotten);
     }
 }
 
 impl CallCounts {
-    fn lock(&self) -> MutexGuard<'_, ByOuter<BoardId, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn has(&self, outer: &BoardId, id: &BoardId) -> bool {
-        self.lock().get(outer).is_some_and(|inside| inside.contains_key(id))
+        self.0.lock().get(outer).is_some_and(|inside| inside.contains_key(id))
     }
 
     /// Counts a call out. Returns true if it was the last one of its inner board.
     fn leave(&self, outer: &BoardId, id: &BoardId) -> bool {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         let Some(inside) = waiting.get_mut(outer) else { return true };
         let calls = inside.get(id).map_or(0, |calls| calls.saturating_sub(1));
         if calls > 0 {

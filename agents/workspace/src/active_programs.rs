@@ -1,8 +1,9 @@
 //! Programs that run in a workspace, with the files that they may change and those that changed meanwhile.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use patchboard_kernel::files::FilePath;
 
 use super::disk::locks::PathSet;
@@ -44,27 +45,22 @@ impl RunningPrograms {
     pub(super) fn begin(&self, set: PathSet, name: &str, intent: &str) -> ProgramGuard {
         let effects = Arc::new(Mutex::new(ObservedChanges::default()));
         let program = Program { set, name: name.to_owned(), intent: intent.to_owned(), effects: Arc::clone(&effects) };
-        self.lock().push(program);
+        self.0.lock().push(program);
         ProgramGuard { programs: self.clone(), effects }
     }
 
     /// Records a change found now, and returns the name and intent of the first program that may have made it, if any.
     pub(super) fn attribute(&self, path: &FilePath) -> Attribution {
-        let programs = self.lock();
+        let programs = self.0.lock();
         programs.iter().for_each(|program| program.note(path));
         let program = programs.iter().find(|program| program.set.contains(path));
         (program.map(|program| program.name.clone()), program.map(|program| program.intent.clone()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Program>> {
-        // A panic cannot leave the list in an invalid state, so poisoning is ignored.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Program {
     fn note(&self, path: &FilePath) {
-        let mut effects = self.effects.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut effects = self.effects.lock();
         let names = if self.set.contains(path) { &mut effects.own } else { &mut effects.others };
         names.insert(path.clone());
     }
@@ -73,7 +69,7 @@ impl Program {
 impl ProgramGuard {
     /// Sets the final intent for its changes once the program has ended.
     pub(super) fn set_intent(&self, intent: String) {
-        let mut programs = self.programs.lock();
+        let mut programs = self.programs.0.lock();
         if let Some(own) = programs.iter_mut().find(|program| Arc::ptr_eq(&program.effects, &self.effects)) {
             own.intent = intent;
         }
@@ -81,12 +77,12 @@ impl ProgramGuard {
 
     /// Returns the changes found so far.
     pub fn effects(&self) -> ObservedChanges {
-        self.effects.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.effects.lock().clone()
     }
 }
 
 impl Drop for ProgramGuard {
     fn drop(&mut self) {
-        self.programs.lock().retain(|program| !Arc::ptr_eq(&program.effects, &self.effects));
+        self.programs.0.lock().retain(|program| !Arc::ptr_eq(&program.effects, &self.effects));
     }
 }

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use patchboard_kernel::blueprint::{Blueprint, FileAccess, Isolation};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Ended;
@@ -112,7 +113,7 @@ impl Workspaces {
         let taking = self.next_activation.fetch_add(1, Ordering::Relaxed);
         let (state, sessions) = (watch::Sender::new(State::Opening), Sessions::default());
         let slot = Slot { board: board.clone(), activation: taking, state, sessions, watch_task: JoinSet::new() };
-        let before = self.lock().insert(board.id().clone(), slot);
+        let before = self.boards.lock().insert(board.id().clone(), slot);
         drop(before);
         taking
     }
@@ -129,7 +130,7 @@ impl Workspaces {
             Err(error) => State::Failed(error.to_string()),
         };
         {
-            let mut boards = self.lock();
+            let mut boards = self.boards.lock();
             let Some(slot) = boards.get_mut(board.id()).filter(|slot| slot.activation == activation) else {
                 return Ok(None);
             };
@@ -203,16 +204,16 @@ impl Workspaces {
     async fn reopen(&self, board: &BoardId, previous: &Arc<Workspace>) -> Result<(), WorkspaceError> {
         let _one = self.anew.lock().await;
         let is_it = |slot: &&Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, previous));
-        let slot = self.lock().get(board).filter(is_it).map(|slot| (slot.board.clone(), slot.activation));
+        let slot = self.boards.lock().get(board).filter(is_it).map(|slot| (slot.board.clone(), slot.activation));
         // Another caller has already reopened it.
         let Some((handle, activation)) = slot else { return Ok(()) };
         let dir = previous.disk().path().display().to_string();
         tracing::warn!(%board, dir, "the directory's .patchboard was taken away: it is opened anew, and who works there has to read again");
         // Stop following the old directory and free its watches.
-        let looking = self.lock().get_mut(board).map(|slot| std::mem::take(&mut slot.watch_task));
+        let looking = self.boards.lock().get_mut(board).map(|slot| std::mem::take(&mut slot.watch_task));
         drop(looking);
         let (workspace, watched) = self.open(&handle, activation).await?;
-        if let Some(slot) = self.lock().get_mut(board).filter(|slot| slot.activation == activation) {
+        if let Some(slot) = self.boards.lock().get_mut(board).filter(|slot| slot.activation == activation) {
             slot.sessions.evict_all();
             slot.watch_task = JoinSet::new();
             slot.watch_task.spawn(follow_changes(Arc::downgrade(&workspace), watched));
@@ -222,7 +223,7 @@ impl Workspaces {
     }
 
     fn is_current(&self, board: &BoardId, activation: u64) -> bool {
-        self.lock().get(board).is_some_and(|slot| slot.activation == activation)
+        self.boards.lock().get(board).is_some_and(|slot| slot.activation == activation)
     }
 
     /// Returns the directory of a board once it is open. Returns immediately when no activation is in progress.
@@ -232,7 +233,7 @@ impl Workspaces {
         let mut coming = self.pending_activations.subscribe();
         loop {
             let is_coming = *coming.borrow_and_update() > 0;
-            let state = self.lock().get(board).map(|slot| slot.state.subscribe());
+            let state = self.boards.lock().get(board).map(|slot| slot.state.subscribe());
             match state {
                 Some(mut state) => {
                     let decided = timeout_at(deadline, state.wait_for(|state| !matches!(state, State::Opening))).await;
@@ -267,7 +268,7 @@ impl Workspaces {
     ) -> Result<SessionAnswer, WorkspaceError> {
         let workspace = self.get(board).await?;
         let agent = {
-            let mut boards = self.lock();
+            let mut boards = self.boards.lock();
             let is_open =
                 |slot: &Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, &workspace));
             let slot = boards.get_mut(board).filter(|slot| is_open(slot));
@@ -279,7 +280,8 @@ impl Workspaces {
 
     /// Closes the directory of a board that has ended for good or left this process, unless it was activated again.
     pub fn ended(self: &Arc<Self>, board: &BoardId) {
-        let Some((handle, activation)) = self.lock().get(board).map(|slot| (slot.board.clone(), slot.activation))
+        let Some((handle, activation)) =
+            self.boards.lock().get(board).map(|slot| (slot.board.clone(), slot.activation))
         else {
             return;
         };
@@ -294,16 +296,11 @@ impl Workspaces {
 
     fn detach(&self, board: &BoardId, activation: u64) {
         let gone = {
-            let mut boards = self.lock();
+            let mut boards = self.boards.lock();
             let is_meant = boards.get(board).is_some_and(|slot| slot.activation == activation);
             if is_meant { boards.remove(board) } else { None }
         };
         drop(gone);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<BoardId, Slot>> {
-        // A panic cannot leave the map in an invalid state, so poisoning is ignored.
-        self.boards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

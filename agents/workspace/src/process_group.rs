@@ -6,9 +6,10 @@
 
 use std::io;
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, test_kill_process_group, waitid};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::Instant;
@@ -32,7 +33,7 @@ pub struct Leader(Arc<Mutex<Option<Pid>>>);
 impl Leader {
     /// Kills the group, once. The leader is not reaped before that.
     pub fn kill(&self) {
-        let leader = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let leader = self.0.lock().take();
         if let Some(leader) = leader {
             // Fails if the group is empty, which is the desired state.
             let _ = kill_process_group(leader, Signal::KILL);
@@ -40,7 +41,7 @@ impl Leader {
     }
 
     fn get(&self) -> Option<Pid> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

@@ -11,8 +11,9 @@
 //! * `read`: reads; `content_cache`: content cache; `edit_history`: edit history beyond the state.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use patchboard_kernel::blueprint::WorkspaceSpec;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::files::{EXTERNAL, Edit, FILES, FileEntry, FilePath, FileRead, LineRange};
@@ -116,7 +117,7 @@ impl Workspace {
     /// Registers an editor's name, so that comments under it are recognised.
     pub fn register_author(&self, author: &str) {
         if author != EXTERNAL {
-            let mut authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut authors = self.authors.lock();
             if authors.len() < AUTHORS_MAX {
                 authors.insert(author_name(author));
             }
@@ -125,7 +126,7 @@ impl Workspace {
 
     /// Returns the editors' names as they appear in comments.
     pub fn authors(&self) -> BTreeSet<String> {
-        self.authors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.authors.lock().clone()
     }
 
     /// Returns the board.
@@ -174,12 +175,7 @@ impl Workspace {
 
     /// Returns the known intents of a file's versions, beyond those in the state.
     pub(super) fn intents(&self, path: &FilePath) -> BTreeMap<u64, String> {
-        self.history().intents(path)
-    }
-
-    fn history(&self) -> MutexGuard<'_, EditHistory> {
-        // A panic cannot leave the lists in an invalid state, so poisoning is ignored.
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+        self.history.lock().intents(path)
     }
 
     /// Returns the hash that the board records for a file; `None` if it does not exist.

@@ -6,8 +6,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use patchboard_kernel::files::{FilePath, count};
 use serde_json::{Value, json};
 
@@ -114,7 +115,7 @@ impl Worktree {
 
     /// Executes a command and returns its result within `room` characters, after the pending message.
     pub async fn run(&self, arguments: Value, room: usize) -> CommandResult {
-        let news = self.news.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let news = self.news.lock().take();
         let Some(news) = news.map(|news| cut(news, room / 2)) else { return self.done(arguments, room).await };
         let mut result = self.done(arguments, room.saturating_sub(news.chars().count() + 1)).await;
         result.text = format!("{news}\n{}", result.text);

@@ -8,8 +8,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
 use patchboard_protocols::department::Department;
@@ -309,7 +310,7 @@ impl Storage {
         work: impl FnOnce(&dyn Documents) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
         // A batch of changes is atomic, so a panic leaves no partial change.
-        let mut slot = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.open.lock();
         let documents = match &mut *slot {
             Some(open) => open,
             empty => empty.insert(self.opened()?),

@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use parking_lot::Mutex;
 use patchboard_kernel::digest::{Digest, sha256};
 use rustix::io::Errno;
 
@@ -64,7 +65,7 @@ impl IgnoreRules {
 
     fn parse(&self, text: &[u8]) -> Arc<Gitignore> {
         let hash = sha256(text);
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         if let Some(known) = read.get(&hash) {
             return Arc::clone(known);
         }

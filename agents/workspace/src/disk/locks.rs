@@ -5,10 +5,11 @@
 //! requests a second set while it holds one may wait for itself; the deadline ends that.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use globset::{GlobBuilder, GlobMatcher};
+use parking_lot::Mutex;
 use patchboard_kernel::files::{FilePath, PATH_BYTES_MAX};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -160,7 +161,7 @@ impl Locks {
     pub async fn acquire(&self, set: PathSet, by: &str, deadline: Instant) -> Result<LockGuard, LockError> {
         let (turn, come) = oneshot::channel();
         let waiting = {
-            let mut queue = lock(&self.queue);
+            let mut queue = self.queue.lock();
             if queue.entries.len() >= WAITING_MAX {
                 return Err(LockError::TooManyWaiting);
             }
@@ -176,7 +177,7 @@ impl Locks {
         // A caller that gives up, here or by dropping the future, leaves the queue when `waiting` is dropped.
         match timeout_at(deadline, come).await {
             Ok(Ok(())) => Ok(waiting),
-            Ok(Err(_)) | Err(_) => Err(lock(&self.queue).why(waiting.ticket)),
+            Ok(Err(_)) | Err(_) => Err(self.queue.lock().why(waiting.ticket)),
         }
     }
 }
@@ -207,15 +208,11 @@ impl Queue {
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         queue.entries.retain(|entry| entry.ticket != self.ticket);
         for entry in &mut queue.entries {
             entry.after.remove(&self.ticket);
         }
         queue.call();
     }
-}
-
-fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }

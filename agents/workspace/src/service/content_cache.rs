@@ -2,8 +2,9 @@
 //! external edit are unknown, and the whole file counts as changed.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::FilePath;
 
@@ -42,13 +43,13 @@ impl Default for ContentCache {
 impl ContentCache {
     /// Returns the cached text of a file if it has this hash.
     pub(super) fn get(&self, path: &FilePath, hash: Digest) -> Option<Arc<str>> {
-        let text = Arc::clone(&self.lock().texts.get(path)?.text);
+        let text = Arc::clone(&self.kept.lock().texts.get(path)?.text);
         (sha256(text.as_bytes()) == hash).then_some(text)
     }
 
     /// Caches the current text of a file; `None` if it does not exist.
     pub(super) fn keep(&self, path: &FilePath, text: Option<&Arc<str>>) {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         kept.remove(path);
         let Some(text) = text.filter(|text| cost(text) <= self.bytes_max) else { return };
         while kept.bytes + cost(text) > self.bytes_max
@@ -61,7 +62,7 @@ impl ContentCache {
 
     /// Like [`ContentCache::keep`], but evicts nothing: for files that no agent has requested by name.
     pub(super) fn keep_if_room(&self, path: &FilePath, text: &str) {
-        let mut kept = self.lock();
+        let mut kept = self.kept.lock();
         let before = kept.texts.get(path);
         if before.is_some_and(|before| *before.text == *text) {
             return;
@@ -70,11 +71,6 @@ impl ContentCache {
             kept.remove(path);
             kept.insert(path, text.into());
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CacheState> {
-        // No code under this lock panics halfway; at worst a text would be missing.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,8 +125,8 @@ mod tests {
         texts.keep(&path("e"), None);
         texts.keep(&path("f"), Some(&"x".repeat(3 * (COST + 10)).into()));
         assert!(is_known(&texts, "d", ten));
-        assert_eq!(texts.lock().bytes, COST + 10);
-        let kept = texts.lock();
+        assert_eq!(texts.kept.lock().bytes, COST + 10);
+        let kept = texts.kept.lock();
         assert_eq!((kept.texts.len(), kept.used.len()), (1, 1));
         drop(kept);
         assert!(!is_known(&texts, "d", "another"));
@@ -149,6 +145,6 @@ mod tests {
         assert!(is_known(&texts, "b", "9876543210"));
         texts.keep_if_room(&path("b"), "98765432100");
         assert!(is_known(&texts, "b", "9876543210"), "it is left as it was");
-        assert_eq!(texts.lock().bytes, 2 * (COST + 10));
+        assert_eq!(texts.kept.lock().bytes, 2 * (COST + 10));
     }
 }

@@ -358,7 +358,7 @@ async fn submit_edit(
         other => rejected(Stage::Syntax, Code::NotAPatch, &format!("the board answered {other:?}")),
     };
     if is_now {
-        workspace.history().note(edit, &mut edited);
+        workspace.history.lock().note(edit, &mut edited);
     }
     Ok(edited)
 }

@@ -6,8 +6,9 @@
 //! Any other agent is assumed to have received all answers given by then.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use patchboard_kernel::files::{FileEntry, FilePath, LineShift};
 use patchboard_kernel::record::Principal;
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,7 @@ impl RequestReads {
     }
 
     pub(super) fn reads(&self) -> Reads {
-        lock(&self.reads).clone()
+        self.reads.lock().clone()
     }
 
     pub(super) const fn is_lost(&self) -> bool {
@@ -120,7 +121,7 @@ impl ReadHistory {
     /// Returns the read set of an agent that has received this answer and none after it. Drops older ones that are not
     /// in use.
     pub fn after(&self, heard: u64) -> RequestReads {
-        let mut history = lock(&self.0);
+        let mut history = self.0.lock();
         let found = history.range(..=heard).next_back().or_else(|| history.first_key_value());
         let (number, basis) =
             found.map_or_else(|| (0, RequestReads::new(Reads::default(), true)), |(at, it)| (*at, it.clone()));
@@ -131,9 +132,9 @@ impl ReadHistory {
     /// Stores the read set after an answer. Returns the answer's number, which is `number` if the agent gave one. Only
     /// the newest read set and those in use keep the texts that rejections compare with.
     pub(super) fn record_answer(&self, number: Option<u64>, reads: &Reads) -> u64 {
-        let mut history = lock(&self.0);
+        let mut history = self.0.lock();
         if let Some((_, before)) = history.last_key_value().filter(|(_, before)| !before.is_in_use()) {
-            lock(&before.reads).drop_texts();
+            before.reads.lock().drop_texts();
         }
         let last = history.last_key_value().map_or(0, |(last, _)| *last);
         let number = number.map_or(last.saturating_add(1), |number| number.max(last));
@@ -146,12 +147,12 @@ impl ReadHistory {
 
     /// Adds an edit of the agent to all read sets: requests made before it know of it as well.
     pub(super) fn note_own_edit(&self, edit: OwnEdit<'_>) {
-        lock(&self.0).values().for_each(|basis| edit.note(&mut lock(&basis.reads)));
+        self.0.lock().values().for_each(|basis| edit.note(&mut basis.reads.lock()));
     }
 
     /// Removes an answer. If it was the last one, returns the read set without it.
     fn take_back(&self, number: u64) -> Option<RequestReads> {
-        let mut history = lock(&self.0);
+        let mut history = self.0.lock();
         let is_last = history.last_key_value().is_some_and(|(last, _)| *last == number);
         if history.len() > 1 && history.remove(&number).is_some() && is_last {
             return history.last_key_value().map(|(_, basis)| basis.clone());
@@ -168,13 +169,8 @@ impl Session {
             of_it.for_each(|answered| answered.is_reverted = true);
             if let Some(before) = self.read_history.take_back(*number) {
                 self.has_lost_reads |= before.is_lost;
-                self.reads.restore(&lock(&before.reads));
+                self.reads.restore(&before.reads.lock());
             }
         }
     }
-}
-
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    // The data stays consistent if a thread panics while it holds the lock.
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
