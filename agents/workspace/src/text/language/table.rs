@@ -15,314 +15,208 @@ const WIDE_SINGLE: Quote = quote("'", "'", true, true);
 const VERBATIM_SINGLE: Quote = quote("'", "'", false, true);
 const TICKS: Quote = quote("`", "`", false, true);
 
-const LEXIS: Lexis = Lexis {
-    line: &[],
-    block: &[],
-    is_nested: false,
-    quotes: &[DOUBLE, SINGLE],
-    continues: false,
-    heredocs: false,
-    regions: &[],
-    dialect: Dialect::Plain,
-};
+/// Defines methods that replace one property of a language.
+macro_rules! setters {
+    ($($name:ident: $($member:ident).+: $type:ty;)*) => {
+        impl Language {
+            $(const fn $name(mut self, $name: $type) -> Self {
+                self.$($member).+ = $name;
+                self
+            })*
+        }
+    };
+}
 
-const HASH: Language = Language {
-    style: CommentStyle::Line("#"),
-    lexis: Lexis { line: &["#"], ..LEXIS },
-    places: CommentPositions::Any,
-    attributes: &[],
-    head: &["#!"],
-    never: &[],
-};
+type Words = &'static [&'static str];
+type Pairs = &'static [(&'static str, &'static str)];
 
-const PYTHON: Language = Language {
-    lexis: Lexis { quotes: &[TRIPLE, TRIPLE_SINGLE, DOUBLE, SINGLE], continues: true, ..HASH.lexis },
-    attributes: &["@"],
-    ..HASH
-};
+setters! {
+    block: lexis.block: Pairs;
+    is_nested: lexis.is_nested: bool;
+    quotes: lexis.quotes: &'static [Quote];
+    continues: lexis.continues: bool;
+    heredocs: lexis.heredocs: bool;
+    regions: lexis.regions: Pairs;
+    dialect: lexis.dialect: Dialect;
+    places: places: CommentPositions;
+    attributes: attributes: Words;
+    head: head: Words;
+    never: never: Words;
+}
 
-const SHELL: Language = Language {
-    lexis: Lexis {
-        quotes: &[quote("$'", "'", true, true), WIDE, VERBATIM_SINGLE, quote("`", "`", true, true)],
-        continues: true,
-        heredocs: true,
-        dialect: Dialect::Words,
-        ..HASH.lexis
-    },
-    ..HASH
-};
+const fn language(style: CommentStyle, line: Words) -> Language {
+    let lexis = Lexis {
+        line,
+        block: &[],
+        is_nested: false,
+        quotes: &[DOUBLE, SINGLE],
+        continues: false,
+        heredocs: false,
+        regions: &[],
+        dialect: Dialect::Plain,
+    };
+    Language { style, lexis, places: CommentPositions::Any, attributes: &[], head: &["#!"], never: &[] }
+}
+
+const HASH: Language = language(CommentStyle::Line("#"), &["#"]);
+
+const PYTHON: Language = HASH.quotes(&[TRIPLE, TRIPLE_SINGLE, DOUBLE, SINGLE]).continues(true).attributes(&["@"]);
+
+const SHELL: Language = HASH
+    .quotes(&[quote("$'", "'", true, true), WIDE, VERBATIM_SINGLE, quote("`", "`", true, true)])
+    .continues(true)
+    .heredocs(true)
+    .dialect(Dialect::Words);
 
 /// Line-based formats with independent lines.
-const ENTRIES: Language = Language {
-    lexis: Lexis { quotes: &[], continues: true, dialect: Dialect::Words, ..HASH.lexis },
-    places: CommentPositions::Margin,
-    ..HASH
-};
+const ENTRIES: Language = HASH.quotes(&[]).continues(true).dialect(Dialect::Words).places(CommentPositions::Margin);
 
-const MAKE: Language = Language { lexis: Lexis { regions: &[("define ", "endef")], ..ENTRIES.lexis }, ..ENTRIES };
+const MAKE: Language = ENTRIES.regions(&[("define ", "endef")]);
 
-const DOCKER: Language = Language {
-    lexis: Lexis { quotes: &[], ..SHELL.lexis },
-    places: CommentPositions::Margin,
-    head: &["# syntax=", "#syntax=", "# escape=", "#escape=", "# check=", "#check="],
-    ..HASH
-};
+const DOCKER: Language = SHELL.quotes(&[]).places(CommentPositions::Margin).head(&[
+    "# syntax=",
+    "#syntax=",
+    "# escape=",
+    "#escape=",
+    "# check=",
+    "#check=",
+]);
 
-const YAML: Language = Language {
-    lexis: Lexis { quotes: &[], dialect: Dialect::Words, ..HASH.lexis },
-    places: CommentPositions::Yaml,
-    head: &["#!", "%", "---"],
-    ..HASH
-};
+const YAML: Language =
+    HASH.quotes(&[]).dialect(Dialect::Words).places(CommentPositions::Yaml).head(&["#!", "%", "---"]);
 
-const TOML: Language = Language {
-    lexis: Lexis {
-        quotes: &[TRIPLE, quote("'''", "'''", false, true), DOUBLE, quote("'", "'", false, false)],
-        ..HASH.lexis
-    },
-    ..HASH
-};
+const TOML: Language = HASH.quotes(&[TRIPLE, quote("'''", "'''", false, true), DOUBLE, quote("'", "'", false, false)]);
 
-const RUBY: Language = Language {
-    lexis: Lexis {
-        quotes: &[WIDE, WIDE_SINGLE, quote("`", "`", true, true)],
-        continues: true,
-        heredocs: true,
-        regions: &[("=begin", "=end"), ("__END__", "")],
-        dialect: Dialect::Words,
-        ..HASH.lexis
-    },
-    places: CommentPositions::Statements(&["def ", "class ", "module ", "require", "private", "attr_", "end"]),
-    head: &["#!", "# frozen_string_literal", "# encoding", "# -*-", "# coding"],
-    ..HASH
-};
+const RUBY: Language = HASH
+    .quotes(&[WIDE, WIDE_SINGLE, quote("`", "`", true, true)])
+    .continues(true)
+    .heredocs(true)
+    .regions(&[("=begin", "=end"), ("__END__", "")])
+    .dialect(Dialect::Words)
+    .places(CommentPositions::Statements(&["def ", "class ", "module ", "require", "private", "attr_", "end"]))
+    .head(&["#!", "# frozen_string_literal", "# encoding", "# -*-", "# coding"]);
 
-const PERL: Language = Language {
-    lexis: Lexis { regions: &[("=", "=cut"), ("__END__", ""), ("__DATA__", "")], ..RUBY.lexis },
-    places: CommentPositions::Statements(&["sub ", "package ", "use ", "my ", "our "]),
-    head: &["#!"],
-    ..HASH
-};
+const PERL: Language = RUBY
+    .regions(&[("=", "=cut"), ("__END__", ""), ("__DATA__", "")])
+    .places(CommentPositions::Statements(&["sub ", "package ", "use ", "my ", "our "]))
+    .head(&["#!"]);
 
-const TRIPLES: Language = Language { lexis: Lexis { quotes: &[TRIPLE, WIDE, SINGLE], ..HASH.lexis }, ..HASH };
-const ELIXIR: Language = Language {
-    lexis: Lexis { quotes: &[TRIPLE, TRIPLE_SINGLE, WIDE, WIDE_SINGLE], ..HASH.lexis },
-    attributes: &["@doc", "@spec", "@impl"],
-    ..HASH
-};
-const JULIA: Language = Language {
-    lexis: Lexis { quotes: &[TRIPLE, WIDE], block: &[("#=", "=#")], is_nested: true, ..HASH.lexis },
-    // A string above a definition is its documentation, even with a comment in between.
-    ..HASH
-};
-const R: Language = Language { lexis: Lexis { quotes: &[WIDE, WIDE_SINGLE, TICKS], ..HASH.lexis }, ..HASH };
-const NIX: Language = Language {
-    lexis: Lexis { quotes: &[quote("''", "''", false, true), WIDE], block: &[("/*", "*/")], ..HASH.lexis },
-    ..HASH
-};
-const HCL: Language = Language {
-    lexis: Lexis { line: &["#", "//"], quotes: &[DOUBLE], block: &[("/*", "*/")], heredocs: true, ..HASH.lexis },
-    ..HASH
-};
-const CMAKE: Language = Language {
-    lexis: Lexis { quotes: &[WIDE, quote("[[", "]]", false, true)], block: &[("#[[", "]]")], ..HASH.lexis },
-    ..HASH
-};
-const POWERSHELL: Language = Language {
-    lexis: Lexis {
-        quotes: &[
-            quote("@\"", "\n\"@", false, true),
-            quote("@'", "\n'@", false, true),
-            quote("\"", "\"", false, true),
-            VERBATIM_SINGLE,
-        ],
-        block: &[("<#", "#>")],
-        ..HASH.lexis
-    },
-    ..HASH
-};
+const TRIPLES: Language = HASH.quotes(&[TRIPLE, WIDE, SINGLE]);
+const ELIXIR: Language =
+    HASH.quotes(&[TRIPLE, TRIPLE_SINGLE, WIDE, WIDE_SINGLE]).attributes(&["@doc", "@spec", "@impl"]);
+// A string above a definition is its documentation, even with a comment in between.
+const JULIA: Language = HASH.quotes(&[TRIPLE, WIDE]).block(&[("#=", "=#")]).is_nested(true);
+const R: Language = HASH.quotes(&[WIDE, WIDE_SINGLE, TICKS]);
+const NIX: Language = HASH.quotes(&[quote("''", "''", false, true), WIDE]).block(&[("/*", "*/")]);
+const HCL: Language =
+    language(CommentStyle::Line("#"), &["#", "//"]).quotes(&[DOUBLE]).block(&[("/*", "*/")]).heredocs(true);
+const CMAKE: Language = HASH.quotes(&[WIDE, quote("[[", "]]", false, true)]).block(&[("#[[", "]]")]);
+const POWERSHELL: Language = HASH
+    .quotes(&[
+        quote("@\"", "\n\"@", false, true),
+        quote("@'", "\n'@", false, true),
+        quote("\"", "\"", false, true),
+        VERBATIM_SINGLE,
+    ])
+    .block(&[("<#", "#>")]);
 
-const SLASH: Language = Language {
-    style: CommentStyle::Line("//"),
-    lexis: Lexis { line: &["//"], block: &[("/*", "*/")], ..LEXIS },
-    places: CommentPositions::Any,
-    attributes: &[],
-    head: &["#!"],
-    never: &[],
-};
+const SLASH: Language = language(CommentStyle::Line("//"), &["//"]).block(&[("/*", "*/")]);
 
-const C: Language =
-    Language { lexis: Lexis { continues: true, dialect: Dialect::Cpp, ..SLASH.lexis }, attributes: &["[["], ..SLASH };
+const C: Language = SLASH.continues(true).dialect(Dialect::Cpp).attributes(&["[["]);
 
-const RUST: Language = Language {
-    lexis: Lexis { quotes: &[WIDE], is_nested: true, dialect: Dialect::Rust, ..SLASH.lexis },
-    attributes: &["#["],
-    ..SLASH
-};
+const RUST: Language = SLASH.quotes(&[WIDE]).is_nested(true).dialect(Dialect::Rust).attributes(&["#["]);
 
-const JAVA: Language =
-    Language { lexis: Lexis { quotes: &[TRIPLE, DOUBLE, SINGLE], ..SLASH.lexis }, attributes: &["@"], ..SLASH };
+const JAVA: Language = SLASH.quotes(&[TRIPLE, DOUBLE, SINGLE]).attributes(&["@"]);
 
-const KOTLIN: Language = Language {
-    lexis: Lexis { quotes: &[quote("\"\"\"", "\"\"\"", false, true), DOUBLE, SINGLE], is_nested: true, ..SLASH.lexis },
-    attributes: &["@"],
-    ..SLASH
-};
+const KOTLIN: Language =
+    SLASH.quotes(&[quote("\"\"\"", "\"\"\"", false, true), DOUBLE, SINGLE]).is_nested(true).attributes(&["@"]);
 
-const SCALA: Language = Language { lexis: Lexis { quotes: &[TRIPLE, DOUBLE], ..KOTLIN.lexis }, ..KOTLIN };
-const GROOVY: Language = Language {
-    lexis: Lexis { quotes: &[TRIPLE, TRIPLE_SINGLE, DOUBLE, SINGLE], ..SLASH.lexis },
-    attributes: &["@"],
-    ..SLASH
-};
-const CSHARP: Language = Language {
-    lexis: Lexis {
-        quotes: &[
-            quote("\"\"\"", "\"\"\"", false, true),
-            quote("@\"", "\"", false, true),
-            quote("@$\"", "\"", false, true),
-            DOUBLE,
-            SINGLE,
-        ],
-        ..SLASH.lexis
-    },
-    attributes: &["["],
-    ..SLASH
-};
+const SCALA: Language = KOTLIN.quotes(&[TRIPLE, DOUBLE]);
+const GROOVY: Language = SLASH.quotes(&[TRIPLE, TRIPLE_SINGLE, DOUBLE, SINGLE]).attributes(&["@"]);
+const CSHARP: Language = SLASH
+    .quotes(&[
+        quote("\"\"\"", "\"\"\"", false, true),
+        quote("@\"", "\"", false, true),
+        quote("@$\"", "\"", false, true),
+        DOUBLE,
+        SINGLE,
+    ])
+    .attributes(&["["]);
 
 /// The text above `import "C"` is C.
-const GO: Language =
-    Language { lexis: Lexis { quotes: &[DOUBLE, SINGLE, TICKS], ..SLASH.lexis }, never: &["import \"C\""], ..SLASH };
+const GO: Language = SLASH.quotes(&[DOUBLE, SINGLE, TICKS]).never(&["import \"C\""]);
 
-const ZIG: Language = Language { lexis: Lexis { block: &[], ..SLASH.lexis }, ..SLASH };
+const ZIG: Language = SLASH.block(&[]);
 
-const SCRIPT: Language =
-    Language { lexis: Lexis { continues: true, dialect: Dialect::Script, ..SLASH.lexis }, attributes: &["@"], ..SLASH };
+const SCRIPT: Language = SLASH.continues(true).dialect(Dialect::Script).attributes(&["@"]);
 
 /// Text between tags can look like code.
-pub(super) const JSX: Language = Language {
-    places: CommentPositions::Statements(&[
-        "import ",
-        "export ",
-        "const ",
-        "let ",
-        "var ",
-        "function ",
-        "async ",
-        "class ",
-        "type ",
-        "interface ",
-        "enum ",
-        "@",
-    ]),
-    ..SCRIPT
-};
+pub(super) const JSX: Language = SCRIPT.places(CommentPositions::Statements(&[
+    "import ",
+    "export ",
+    "const ",
+    "let ",
+    "var ",
+    "function ",
+    "async ",
+    "class ",
+    "type ",
+    "interface ",
+    "enum ",
+    "@",
+]));
 
 /// Text before `<?php` and after `?>` is not code.
-const PHP: Language = Language {
-    lexis: Lexis { line: &["//", "#"], quotes: &[WIDE, WIDE_SINGLE], heredocs: true, ..SLASH.lexis },
-    attributes: &["#["],
-    head: &["#!", "<?php"],
-    never: &["?>"],
-    ..SLASH
-};
+const PHP: Language = language(CommentStyle::Line("//"), &["//", "#"])
+    .block(&[("/*", "*/")])
+    .quotes(&[WIDE, WIDE_SINGLE])
+    .heredocs(true)
+    .attributes(&["#["])
+    .head(&["#!", "<?php"])
+    .never(&["?>"]);
 
-const SCSS: Language = SLASH;
+const CSS: Language = language(CommentStyle::Block("/*", "*/"), &[]).block(&[("/*", "*/")]).head(&["@charset"]);
 
-const CSS: Language = Language {
-    style: CommentStyle::Block("/*", "*/"),
-    lexis: Lexis { line: &[], ..SLASH.lexis },
-    head: &["@charset"],
-    ..SLASH
-};
-
-const DASH: Language = Language {
-    style: CommentStyle::Line("--"),
-    lexis: Lexis { line: &["--"], ..LEXIS },
-    places: CommentPositions::Any,
-    attributes: &[],
-    head: &["#!"],
-    never: &[],
-};
-const SQL: Language = Language {
-    lexis: Lexis {
-        quotes: &[VERBATIM_SINGLE, quote("\"", "\"", false, true), TICKS, quote("$$", "$$", false, true)],
-        block: &[("/*", "*/")],
-        is_nested: true,
-        ..DASH.lexis
-    },
+const DASH: Language = language(CommentStyle::Line("--"), &["--"]);
+const SQL: Language = DASH
+    .quotes(&[VERBATIM_SINGLE, quote("\"", "\"", false, true), TICKS, quote("$$", "$$", false, true)])
+    .block(&[("/*", "*/")])
+    .is_nested(true)
     // Other dollar quotes have free names.
-    never: &["$_$", "$body$", "$BODY$", "$function$"],
-    ..DASH
-};
-const LUA: Language = Language {
-    lexis: Lexis {
-        block: &[("--[[", "]]"), ("--[=[", "]=]"), ("--[==[", "]==]")],
-        quotes: &[
-            quote("[[", "]]", false, true),
-            quote("[=[", "]=]", false, true),
-            quote("[==[", "]==]", false, true),
-            DOUBLE,
-            SINGLE,
-        ],
-        ..DASH.lexis
-    },
-    ..DASH
-};
-const HASKELL: Language = Language {
-    lexis: Lexis { block: &[("{-", "-}")], is_nested: true, quotes: &[TRIPLE, DOUBLE], continues: true, ..DASH.lexis },
-    ..DASH
-};
-const ADA: Language = Language { lexis: Lexis { quotes: &[quote("\"", "\"", false, false)], ..DASH.lexis }, ..DASH };
+    .never(&["$_$", "$body$", "$BODY$", "$function$"]);
+const LUA: Language = DASH.block(&[("--[[", "]]"), ("--[=[", "]=]"), ("--[==[", "]==]")]).quotes(&[
+    quote("[[", "]]", false, true),
+    quote("[=[", "]=]", false, true),
+    quote("[==[", "]==]", false, true),
+    DOUBLE,
+    SINGLE,
+]);
+const HASKELL: Language = DASH.block(&[("{-", "-}")]).is_nested(true).quotes(&[TRIPLE, DOUBLE]).continues(true);
+const ADA: Language = DASH.quotes(&[quote("\"", "\"", false, false)]);
 
-const LISP: Language = Language {
-    style: CommentStyle::Line(";"),
-    lexis: Lexis { line: &[";"], block: &[("#|", "|#")], is_nested: true, quotes: &[WIDE], ..LEXIS },
-    places: CommentPositions::Any,
-    attributes: &[],
-    head: &["#!", "#lang"],
-    never: &[],
-};
+const LISP: Language = language(CommentStyle::Line(";"), &[";"])
+    .block(&[("#|", "|#")])
+    .is_nested(true)
+    .quotes(&[WIDE])
+    .head(&["#!", "#lang"]);
 /// Comments begin with `;` or `#` at the start of a line; only `;` works in every dialect.
-const INI: Language = Language {
-    style: CommentStyle::Line(";"),
-    lexis: Lexis { line: &[";", "#"], quotes: &[], ..LEXIS },
-    places: CommentPositions::Margin,
-    attributes: &[],
-    head: &[],
-    never: &[],
-};
-const PERCENT: Language = Language {
-    style: CommentStyle::Line("%"),
-    lexis: Lexis { line: &["%"], quotes: &[], ..LEXIS },
-    places: CommentPositions::Any,
-    attributes: &[],
-    head: &["#!"],
-    never: &[],
-};
-const TEX: Language = Language {
-    lexis: Lexis {
-        regions: &[
-            ("\\begin{verbatim", "\\end{verbatim"),
-            ("\\begin{lstlisting", "\\end{lstlisting"),
-            ("\\begin{minted", "\\end{minted"),
-            ("\\begin{Verbatim", "\\end{Verbatim"),
-        ],
-        ..PERCENT.lexis
-    },
-    ..PERCENT
-};
-const ERLANG: Language = Language { lexis: Lexis { quotes: &[TRIPLE, WIDE, WIDE_SINGLE], ..PERCENT.lexis }, ..PERCENT };
+const INI: Language =
+    language(CommentStyle::Line(";"), &[";", "#"]).quotes(&[]).places(CommentPositions::Margin).head(&[]);
+const PERCENT: Language = language(CommentStyle::Line("%"), &["%"]).quotes(&[]);
+const TEX: Language = PERCENT.regions(&[
+    ("\\begin{verbatim", "\\end{verbatim"),
+    ("\\begin{lstlisting", "\\end{lstlisting"),
+    ("\\begin{minted", "\\end{minted"),
+    ("\\begin{Verbatim", "\\end{Verbatim"),
+]);
+const ERLANG: Language = PERCENT.quotes(&[TRIPLE, WIDE, WIDE_SINGLE]);
 
-const MARKUP: Language = Language {
-    style: CommentStyle::Block("<!--", "-->"),
-    lexis: LEXIS,
-    places: CommentPositions::Markup,
-    attributes: &[],
-    head: &["<?xml", "<!DOCTYPE", "<!doctype"],
-    never: &[],
-};
-const MARKDOWN: Language = Language { places: CommentPositions::Paragraphs, head: &["---"], ..MARKUP };
+const MARKUP: Language = language(CommentStyle::Block("<!--", "-->"), &[]).places(CommentPositions::Markup).head(&[
+    "<?xml",
+    "<!DOCTYPE",
+    "<!doctype",
+]);
+const MARKDOWN: Language = MARKUP.places(CommentPositions::Paragraphs).head(&["---"]);
 
 pub(super) fn for_name(name: &str) -> Option<Language> {
     Some(match name {
@@ -372,8 +266,7 @@ pub(super) fn for_extension(extension: &str) -> Option<Language> {
         "js" | "mjs" | "cjs" | "ts" | "mts" | "cts" => SCRIPT,
         "jsx" | "tsx" => JSX,
         "php" => PHP,
-        "scss" | "less" => SCSS,
-        "proto" | "thrift" | "sol" => SLASH,
+        "scss" | "less" | "proto" | "thrift" | "sol" => SLASH,
         "css" => CSS,
         "sql" => SQL,
         "lua" => LUA,
