@@ -10,7 +10,6 @@
 
 use patchboard_kernel::admission::Admission;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::digest::Digest;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::view::Prompt;
@@ -277,9 +276,4 @@ fn judge(
 /// Returns true if the model may do better once it knows the failure.
 fn is_retryable(code: FailureCode) -> bool {
     matches!(code, FailureCode::Truncated | FailureCode::Empty)
-}
-
-/// Returns the hash that identifies a prompt in a journal.
-pub fn prompt_hash(prompt: &Prompt) -> Digest {
-    patchboard_kernel::digest::sha256(prompt.to_json().as_bytes())
 }

@@ -186,11 +186,6 @@ impl Disk {
         DiskOptions { exclude: self.exclude.clone(), max_bytes: self.max_bytes, max_files: self.max_files }
     }
 
-    /// Checks that a file is served, or would be if it existed.
-    pub fn check_served(&self, path: &FilePath) -> Result<(), DiskError> {
-        self.read(path).map(drop)
-    }
-
     /// Reads a file; `None` if it does not exist.
     pub fn read(&self, path: &FilePath) -> Result<Option<Contents>, DiskError> {
         match self.parent(path, PathCheck::Rules)? {

@@ -124,14 +124,6 @@ impl State {
         self.valid_to.is_none() && self.recorded_to.is_none() && !self.deleted
     }
 
-    /// Returns true if the row existed at `valid`, as far as that was known at `recorded`.
-    fn is_at(&self, valid: Timestamp, recorded: Timestamp) -> bool {
-        let is_within = |from: i64, to: Option<i64>, at: i64| from <= at && to.is_none_or(|to| at < to);
-        !self.deleted
-            && is_within(self.valid_from, self.valid_to, valid.0)
-            && is_within(self.recorded_from, self.recorded_to, recorded.0)
-    }
-
     /// Returns the change that stores the state of a row of a department.
     pub(super) fn put(&self, department: &str) -> Change {
         let Self { id, version, recorded_from, .. } = self;
@@ -288,19 +280,6 @@ impl Storage {
     pub fn rows(&self, department: &Department) -> Result<Vec<Row>, StorageError> {
         let table = self.with_documents(|documents| wait(Table::of(documents, department, false)))?;
         Ok(table.rows.into_values().map(State::into_row).collect())
-    }
-
-    /// Returns the rows as they were at `valid`, as far as that was known at `recorded`. Blocks.
-    pub fn rows_as_of(
-        &self,
-        department: &Department,
-        valid: Timestamp,
-        recorded: Timestamp,
-    ) -> Result<Vec<Row>, StorageError> {
-        let table = self.with_documents(|documents| wait(Table::of(documents, department, true)))?;
-        let mut then: Vec<&State> = table.states().filter(|state| state.is_at(valid, recorded)).collect();
-        then.sort_by_key(|state| state.id);
-        Ok(then.into_iter().cloned().map(State::into_row).collect())
     }
 
     /// Runs `work` on the documents of all departments, which are opened first. Calls of this process wait for each

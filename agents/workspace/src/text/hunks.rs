@@ -1,11 +1,11 @@
-//! Line hunks: computed from two texts, applied and reversed.
+//! Line hunks, computed from two texts.
 //!
 //! Hunks consist of whole lines with their line ends. The common beginning and end of the texts are never part of a
 //! hunk.
 
 use std::borrow::Cow;
 
-use patchboard_kernel::files::{Hunk, LineRange, LineShift, count, shift_lines};
+use patchboard_kernel::files::{Hunk, LineRange, LineShift, shift_lines};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 /// Maximum number of lines, old and new together, that are compared line by line after common ends are removed. A
@@ -69,57 +69,6 @@ fn trim<'a, 'b, 'c>(old: &'a [&'c str], new: &'b [&'c str]) -> (usize, &'a [&'c 
     let (old, new) = (&old[start..], &new[start..]);
     let end = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
     (start, &old[..old.len() - end], &new[..new.len() - end])
-}
-
-/// Reasons why hunks do not apply to a text.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum HunkError {
-    /// Hunk out of order, overlapping the previous one, or outside the text.
-    #[error("the hunk at line {0} is out of order or outside the text")]
-    Place(u32),
-    /// Lines in the text that differ from those of the hunk.
-    #[error("the lines at line {0} are not those that the hunk says")]
-    Other(u32),
-    /// Inserted text without whole lines, so that two lines would be joined.
-    #[error("the hunk at line {0} would join two lines")]
-    Joined(u32),
-}
-
-/// Applies hunks to a text.
-pub fn apply_hunks(text: &str, hunks: &[Hunk]) -> Result<String, HunkError> {
-    let lines = lines(text);
-    let mut after = String::with_capacity(text.len());
-    let mut done = 0;
-    for hunk in hunks {
-        let place = || HunkError::Place(hunk.at);
-        let start = usize::try_from(hunk.at).ok().and_then(|at| at.checked_sub(1)).ok_or_else(place)?;
-        if start < done || start > lines.len() {
-            return Err(place());
-        }
-        let end = start + count(&hunk.was) as usize;
-        if lines.get(start..end).is_none_or(|there| there.concat() != hunk.was) {
-            return Err(HunkError::Other(hunk.at));
-        }
-        after.extend(lines[done..start].iter().copied());
-        join(&mut after, &hunk.now, hunk.at)?;
-        done = end;
-    }
-    join(&mut after, &lines[done..].concat(), number(done).saturating_add(1))?;
-    Ok(after)
-}
-
-fn join(before: &mut String, lines: &str, at: u32) -> Result<(), HunkError> {
-    if !lines.is_empty() && !before.is_empty() && !before.ends_with('\n') {
-        return Err(HunkError::Joined(at));
-    }
-    before.push_str(lines);
-    Ok(())
-}
-
-/// Returns the reverse hunks, which restore the old text from the new one.
-pub fn reverse_hunks(hunks: &[Hunk]) -> Vec<Hunk> {
-    let blocks = places(hunks);
-    hunks.iter().zip(blocks).map(|(hunk, (at, _))| Hunk { at, was: hunk.now.clone(), now: hunk.was.clone() }).collect()
 }
 
 /// Returns the lines that the hunks insert, numbered as in the new text; pure removals have none.

@@ -107,11 +107,6 @@ impl Language {
     }
 }
 
-/// Returns the comment syntax for a file name; `None` if the language has no comments.
-pub fn comment_style(path: &FilePath) -> Option<CommentStyle> {
-    Language::for_path(path).map(|language| language.style)
-}
-
 /// Returns `JSX` for script text with elements, independent of the file name; otherwise the language itself.
 pub(super) fn refine_by_content(language: Language, text: &str) -> Language {
     let has_elements = language.lexis.dialect == Dialect::Script && (text.contains("</") || text.contains("/>"));

@@ -1,5 +1,6 @@
 //! Invariants of the text module, checked with real tools and real texts.
 
+mod apply;
 mod cost;
 mod edits;
 mod intents;

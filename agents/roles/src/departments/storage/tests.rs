@@ -8,6 +8,31 @@ use super::super::declared_tests::tests::{changed, notes};
 use super::super::types::{OutcomeStatus, Resolution, Status};
 use super::*;
 
+impl State {
+    /// Returns true if the row existed at `valid`, as far as that was known at `recorded`.
+    fn is_at(&self, valid: Timestamp, recorded: Timestamp) -> bool {
+        let is_within = |from: i64, to: Option<i64>, at: i64| from <= at && to.is_none_or(|to| at < to);
+        !self.deleted
+            && is_within(self.valid_from, self.valid_to, valid.0)
+            && is_within(self.recorded_from, self.recorded_to, recorded.0)
+    }
+}
+
+impl Storage {
+    /// Returns the rows as they were at `valid`, as far as that was known at `recorded`. Blocks.
+    pub(in crate::departments) fn rows_as_of(
+        &self,
+        department: &Department,
+        valid: Timestamp,
+        recorded: Timestamp,
+    ) -> Result<Vec<Row>, StorageError> {
+        let table = self.with_documents(|documents| wait(Table::of(documents, department, true)))?;
+        let mut then: Vec<&State> = table.states().filter(|state| state.is_at(valid, recorded)).collect();
+        then.sort_by_key(|state| state.id);
+        Ok(then.into_iter().cloned().map(State::into_row).collect())
+    }
+}
+
 fn add(storage: &Storage, department: &Department, key: &str, item: &str) -> Result<OutcomeStatus, StorageError> {
     let slots = json!({"list": "office", "item": item}).as_object().cloned().expect("slots");
     let found = Resolution::new(Status::Found, "add", slots);

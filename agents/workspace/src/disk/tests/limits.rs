@@ -103,9 +103,9 @@ fn parts_that_may_not_be_read_or_written_are_told() {
     let scan = disk.scan().expect("scanned");
     assert_eq!(scan.files.keys().map(ToString::to_string).collect::<Vec<_>>(), ["locked/a", "open"]);
     assert_eq!(scan.left[&UnservedReason::Unreadable].first, ["closed", "secret"]);
-    assert_eq!(disk.check_served(&name("rules/a")).expect_err("nobody knows").reason(), Some(UnservedReason::Ignored));
-    assert_eq!(disk.check_served(&name("closed/a")).expect_err("closed").reason(), Some(UnservedReason::Unreadable));
-    assert_eq!(disk.check_served(&name("secret")).expect_err("closed").reason(), Some(UnservedReason::Unreadable));
+    assert_eq!(disk.read(&name("rules/a")).expect_err("nobody knows").reason(), Some(UnservedReason::Ignored));
+    assert_eq!(disk.read(&name("closed/a")).expect_err("closed").reason(), Some(UnservedReason::Unreadable));
+    assert_eq!(disk.read(&name("secret")).expect_err("closed").reason(), Some(UnservedReason::Unreadable));
     let locked = |mode| fs::set_permissions(root.join("locked"), fs::Permissions::from_mode(mode)).expect("changed");
     for (path, from, to) in [("a", Some("a"), Some("b")), ("a", Some("a"), None), ("new/b", None, Some("b"))] {
         let path = name(&format!("locked/{path}"));
@@ -141,7 +141,7 @@ fn what_is_mounted_below_is_not_served() {
         return;
     }
     let disk = open(&child());
-    assert_eq!(disk.check_served(&name("other/a")).expect_err("elsewhere").reason(), Some(UnservedReason::Outside));
+    assert_eq!(disk.read(&name("other/a")).expect_err("elsewhere").reason(), Some(UnservedReason::Outside));
     assert_eq!(
         disk.stage(&name("other/b"), None, Some("b")).expect_err("elsewhere").reason(),
         Some(UnservedReason::Outside)

@@ -67,7 +67,7 @@ fn read(disk: &Disk, path: &str) -> Option<String> {
 }
 
 fn refused(disk: &Disk, path: &str) -> Option<UnservedReason> {
-    disk.check_served(&name(path)).err().map(|error| error.reason().unwrap_or_else(|| panic!("{path}: {error}")))
+    disk.read(&name(path)).err().map(|error| error.reason().unwrap_or_else(|| panic!("{path}: {error}")))
 }
 
 /// Runs both phases, staging and putting.

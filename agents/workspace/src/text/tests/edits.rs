@@ -5,12 +5,11 @@ use std::process::Command;
 use patchboard_kernel::files::{FilePath, Hunk, LineShift, count, cover};
 use proptest::prelude::*;
 
+use super::apply::{HunkError, apply_hunks, reverse_hunks};
 use super::{path, report};
 use crate::text::diff::unified;
 use crate::text::edit::{EditCode, EditCommand, apply};
-use crate::text::hunks::{
-    COMPARED_LINES_MAX, HunkError, apply_hunks, blocks, carry_insertion, hunks, reverse_hunks, span,
-};
+use crate::text::hunks::{COMPARED_LINES_MAX, blocks, carry_insertion, hunks, span};
 use crate::text::search::{Pattern, Search, SearchLimits, SearchResult};
 use crate::text::snippet::{LINE_CHARS_MAX, snippet, whole};
 

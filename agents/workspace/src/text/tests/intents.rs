@@ -8,7 +8,7 @@ use crate::text::edit::EditCommand;
 use crate::text::intent::{
     INTENT_CHARS_MAX, Signature, annotate, annotations, apply_signed, author_name, broken_annotations, convention,
 };
-use crate::text::language::{CommentStyle, comment_style};
+use crate::text::language::{CommentStyle, Language};
 
 fn is_author(name: &str) -> bool {
     matches!(name, "alice" | "bob" | "engineer_1")
@@ -43,7 +43,7 @@ fn files_are_known_by_their_names() {
         ("LICENSE", None),
     ];
     for (name, expected) in cases {
-        assert_eq!(comment_style(&path(name)), expected, "{name}");
+        assert_eq!(Language::for_path(&path(name)).map(|language| language.style()), expected, "{name}");
     }
 }
 

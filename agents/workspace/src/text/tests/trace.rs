@@ -2,9 +2,10 @@
 
 use serde::Deserialize;
 
+use super::apply::{apply_hunks, reverse_hunks};
 use super::{report, shared};
 use crate::text::edit::{EditCommand, apply};
-use crate::text::hunks::{apply_hunks, hunks, reverse_hunks};
+use crate::text::hunks::hunks;
 
 #[derive(Deserialize)]
 struct Trace {
