@@ -24,7 +24,8 @@ use super::failure_codes::deferral_of;
 use super::inline_tool_calls::parse_inline_calls;
 use super::reply::Completion;
 use super::request::{ANSWER, PromptRequest, RequestSource, estimate_usage};
-use super::request_shape::{Limit, OutputMode, Stream, Temperature};
+pub use super::request_shape::OutputMode;
+use super::request_shape::{Limit, Stream, Temperature};
 use super::transport::{HttpFailure, Received};
 use super::{Chat, Variables, api, reply_text};
 use crate::config::{Api, Model, Streaming, Structured};
@@ -40,7 +41,7 @@ pub struct Capabilities {
     /// Latency of the first answered request.
     pub latency_ms: u64,
     /// Richest reply form that the server accepts.
-    pub form: ReportedOutputMode,
+    pub form: OutputMode,
     /// Calls of tools.
     pub tools: Capability,
     /// Replies as streams.
@@ -76,24 +77,6 @@ pub struct Cost {
     pub amount: Money,
     /// The currency.
     pub currency: String,
-}
-
-/// A form of reply.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ReportedOutputMode {
-    /// JSON Schema as derived from the contract.
-    Derived,
-    /// JSON Schema with every object closed and every member required.
-    Strict,
-    /// JSON Schema without keywords that many engines reject.
-    Plain,
-    /// JSON Schema of patches in general.
-    Generic,
-    /// Any JSON object.
-    JsonObject,
-    /// No form.
-    None,
 }
 
 /// Finding about one ability of a server.
@@ -147,32 +130,6 @@ impl fmt::Display for Capability {
             Some(note) => write!(f, "{state} ({note})"),
             None => f.write_str(state),
         }
-    }
-}
-
-impl From<OutputMode> for ReportedOutputMode {
-    fn from(rung: OutputMode) -> Self {
-        match rung {
-            OutputMode::Derived => Self::Derived,
-            OutputMode::Strict => Self::Strict,
-            OutputMode::Plain => Self::Plain,
-            OutputMode::Generic => Self::Generic,
-            OutputMode::Object => Self::JsonObject,
-            OutputMode::None => Self::None,
-        }
-    }
-}
-
-impl fmt::Display for ReportedOutputMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Derived => "json_schema, derived",
-            Self::Strict => "json_schema, strict",
-            Self::Plain => "json_schema, plain",
-            Self::Generic => "json_schema, generic",
-            Self::JsonObject => "json_object",
-            Self::None => "none",
-        })
     }
 }
 
@@ -251,7 +208,7 @@ impl CapabilityProbe {
         };
         Ok(Capabilities {
             latency_ms: u64::try_from(first.took.as_millis()).unwrap_or(u64::MAX),
-            form: shape.form.into(),
+            form: shape.form,
             tools,
             stream,
             token_limit,

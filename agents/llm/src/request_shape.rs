@@ -1,8 +1,13 @@
 //! Shape of a request: the form of each part that a server may reject.
 
+use std::fmt;
+
+use serde::Serialize;
+
 /// Forms of a reply, from the richest to the plainest; the enum's order is the order of the steps.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(super) enum OutputMode {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputMode {
     /// Form derived from the seat's contract.
     #[default]
     Derived,
@@ -12,8 +17,24 @@ pub(super) enum OutputMode {
     Plain,
     /// Any patch of the granted operations.
     Generic,
+    /// Any JSON object.
+    #[serde(rename = "json_object")]
     Object,
+    /// No form.
     None,
+}
+
+impl fmt::Display for OutputMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Derived => "json_schema, derived",
+            Self::Strict => "json_schema, strict",
+            Self::Plain => "json_schema, plain",
+            Self::Generic => "json_schema, generic",
+            Self::Object => "json_object",
+            Self::None => "none",
+        })
+    }
 }
 
 /// Name of the member that limits the reply's tokens.
