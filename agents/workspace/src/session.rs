@@ -207,23 +207,19 @@ impl Session {
     /// Starts a session with an empty read set.
     pub fn new(workspace: Arc<Workspace>, author: EditAuthor) -> Self {
         workspace.register_author(author.label());
-        let began = workspace.state();
-        let reads = Reads::with_pool(workspace.text_pool());
-        let (read_history, basis) = (ReadHistory::new(false), Reads::default());
-        let (has_lost_reads, room, key, principal, answers) = (false, ROOM_MAX, None, None, VecDeque::new());
         Self {
+            began: workspace.state(),
+            reads: Reads::with_pool(workspace.text_pool()),
+            read_history: ReadHistory::new(false),
+            batch_reads: None,
+            basis: Reads::default(),
+            has_lost_reads: false,
+            room: ROOM_MAX,
+            key: None,
+            principal: None,
+            answers: VecDeque::new(),
             workspace,
             author,
-            began,
-            reads,
-            read_history,
-            batch_reads: None,
-            basis,
-            has_lost_reads,
-            room,
-            key,
-            principal,
-            answers,
         }
     }
 

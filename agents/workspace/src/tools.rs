@@ -146,7 +146,7 @@ pub async fn call(
     room: usize,
 ) -> CommandResult {
     // Session results fit already; the other results do not count as read.
-    call_tool(session, tree, programs, name, arguments, room).await.within(room)
+    call_tool(session, tree, programs, name, arguments, room).await.unwrap_or_else(|error| error).within(room)
 }
 
 async fn call_tool(
@@ -156,46 +156,37 @@ async fn call_tool(
     name: &str,
     arguments: Value,
     room: usize,
-) -> CommandResult {
+) -> Result<CommandResult, CommandResult> {
     let exists = definitions(session.author(), session.workspace().spec()).iter().any(|tool| tool.name == name);
     if !exists {
-        return no_such_tool(name);
+        return Err(no_such_tool(name));
     }
-    match name {
-        "run" => match read::<Run>(arguments) {
-            Ok(request) => run_program(session, tree, programs, &request).await,
-            Err(error) => error,
-        },
-        "diff" => match read::<Diff>(arguments) {
-            Ok(Diff { paths, skip }) => {
-                match diff(session.workspace(), session.author(), &paths, Window { skip, room }).await {
-                    Ok(text) if text.is_empty() => {
-                        let of = if paths.is_empty() { "" } else { " of these files" };
-                        CommandResult::success(
-                            format!("There is nothing{of} that is not committed.\n"),
-                            json!({"diff": ""}),
-                        )
-                    }
-                    Ok(text) => CommandResult::success(text.clone(), json!({ "diff": text })),
-                    Err(error) => CommandResult::error(error.code(), error.to_string()),
+    Ok(match name {
+        "run" => run_program(session, tree, programs, &read(arguments)?).await,
+        "diff" => {
+            let Diff { paths, skip } = read(arguments)?;
+            match diff(session.workspace(), session.author(), &paths, Window { skip, room }).await {
+                Ok(text) if text.is_empty() => {
+                    let of = if paths.is_empty() { "" } else { " of these files" };
+                    let text = format!("There is nothing{of} that is not committed.\n");
+                    CommandResult::success(text, json!({"diff": ""}))
                 }
+                Ok(text) => CommandResult::success(text.clone(), json!({ "diff": text })),
+                Err(error) => CommandResult::error(error.code(), error.to_string()),
             }
-            Err(error) => error,
-        },
-        "merge" => match read::<Merge>(arguments) {
-            Ok(Merge { author }) => match merge(session.workspace(), session.author(), &author).await {
+        }
+        "merge" => {
+            let Merge { author } = read(arguments)?;
+            match merge(session.workspace(), session.author(), &author).await {
                 Ok(text) => CommandResult::success(text.clone(), json!({ "merged": text })),
                 Err(error) => CommandResult::error(error.code(), error.to_string()),
-            },
-            Err(error) => error,
-        },
-        "commit" => match read::<Commit>(arguments) {
-            Ok(request) => commit(session, &request).await,
-            Err(error) => error,
-        },
+            }
+        }
+        "commit" => commit(session, &read(arguments)?).await,
         command => {
             let Value::Object(arguments) = arguments else {
-                return CommandResult::error("bad_arguments", "The arguments cannot be used: they are no object.");
+                let message = "The arguments cannot be used: they are no object.";
+                return Err(CommandResult::error("bad_arguments", message));
             };
             match (editor::arguments(command, arguments), tree) {
                 (Some(arguments), Some(tree)) => tree.run(arguments, room).await,
@@ -203,7 +194,7 @@ async fn call_tool(
                 (None, _) => no_such_tool(command),
             }
         }
-    }
+    })
 }
 
 fn no_such_tool(name: &str) -> CommandResult {
