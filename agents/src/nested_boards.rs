@@ -13,8 +13,7 @@
 //! board has made progress beyond another try, so that the outer journal does not grow meanwhile. If the inner board
 //! runs out of patience, so does the outer one.
 
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -37,6 +36,7 @@ use patchboard_runtime::options::{CreateOptions, Options};
 use patchboard_runtime::runtime::{Runtime, WeakRuntime};
 use patchboard_runtime::status::BoardStatus;
 use patchboard_storage::journal::{Journal, JournalError};
+use patchboard_runtime::tools::BoxFuture;
 use serde_json::Value;
 
 use self::accounts::{Accounts, ended_at};
@@ -350,7 +350,7 @@ fn answer_without_result(call: &Call, inner: &NestedBoardSpec, message: &str) ->
 }
 
 impl Agent for NestedBoards {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, CallResult> {
         match call.worker_config().agent {
             AgentKind::Board => Box::pin(async { self.settle(call, self.answer(call).await) }),
             _ => self.others.call(call),

@@ -5,9 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::Future;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,7 +31,7 @@ use crate::lease::Leases;
 use crate::script::{self, Script};
 use patchboard_roles::departments::storage::Storage;
 use patchboard_roles::{RoleContext, blackboard};
-use patchboard_runtime::tools::{Toolbox, Tools};
+use patchboard_runtime::tools::{BoxFuture, Toolbox, Tools};
 use patchboard_workspace::boards::Workspaces;
 use patchboard_workspace::tools::WorkspaceTools;
 
@@ -356,12 +354,8 @@ impl AgentRegistry {
         }
     }
 
-    fn forward<'a>(
-        &'a self,
-        call: &'a Call,
-        tools: Option<Box<dyn Tools>>,
-    ) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
-        let not_configured = |message: String| -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+    fn forward<'a>(&'a self, call: &'a Call, tools: Option<Box<dyn Tools>>) -> BoxFuture<'a, CallResult> {
+        let not_configured = |message: String| -> BoxFuture<'a, CallResult> {
             Box::pin(std::future::ready(Err(Failure::new(FailureCode::NotConfigured, message))))
         };
         match &call.worker_config().agent {
@@ -396,7 +390,7 @@ impl AgentRegistry {
 }
 
 impl Agent for AgentRegistry {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, CallResult> {
         let span = telemetry::invoke_agent(call);
         Box::pin(async move {
             let answer = async { self.forward(call, self.tools(call).await?).await };
@@ -448,7 +442,7 @@ impl ReloadableRegistry {
 }
 
 impl Agent for ReloadableRegistry {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, CallResult> {
         let seats = self.current();
         Box::pin(async move { seats.call(call).await })
     }

@@ -15,8 +15,6 @@
 //! …}`. They run in that order; a tool error fails the attempt, unless its step says `"may_fail": true`. With
 //! `"retry": n` the step is retried up to n times after an error, for conflicts with other agents.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use jsonptr::Token;
@@ -29,7 +27,7 @@ use tracing::Instrument as _;
 
 use patchboard_kernel::text::one_line;
 use patchboard_llm::telemetry;
-use patchboard_runtime::tools::{ROOM_MAX, ToolOutput, Tools};
+use patchboard_runtime::tools::{BoxFuture, ROOM_MAX, ToolOutput, Tools};
 
 /// Retries of a step, at most.
 const RETRIES_MAX: u32 = 100;
@@ -83,7 +81,7 @@ impl Script {
 }
 
 impl Agent for Script {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, CallResult> {
         Box::pin(self.run(call, None))
     }
 }

@@ -36,8 +36,6 @@
 //! * [`transport`]: requests, TLS, timeouts.
 
 use std::borrow::Cow;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -58,7 +56,7 @@ use self::server_profile::{SchemaPlacement, ServerProfile};
 use self::transport::{HttpAnswer, HttpFailure, OnReplyStart, Received};
 use crate::config::Model;
 use patchboard_kernel::text::one_line;
-use patchboard_runtime::tools::ToolDefinition;
+use patchboard_runtime::tools::{BoxFuture, ToolDefinition};
 
 pub mod admission;
 mod api;
@@ -146,13 +144,8 @@ impl Chat {
             let charged = || {
                 let prompt =
                     reply::estimate(RequestSource::Prompt(prompt_request).messages().iter().map(Message::chars).sum());
-                Usage {
-                    prompt,
-                    completion: u64::from(prompt_request.reply_tokens),
-                    cached: 0,
-                    estimated: true,
-                    money: 0,
-                }
+                let completion = u64::from(prompt_request.reply_tokens);
+                Usage { prompt, completion, estimated: true, ..Usage::default() }
             };
             Failure { usage: failure.usage.or_else(|| (!is_free).then(charged)), ..failure }
         })
@@ -327,7 +320,7 @@ impl Chat {
 }
 
 impl Agent for Chat {
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, CallResult> {
         Box::pin(self.in_time(self.attempt(call)))
     }
 }

@@ -10,9 +10,8 @@
 //! skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
 use std::path::Path;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ use tokio::time::Instant;
 use super::sequencer::Sequencer;
 use super::{CassetteError, Entry, FORMAT, Header, Key, Occurrences, Step, StepKind};
 use patchboard_roles::blackboard;
-use patchboard_runtime::tools::Toolbox;
+use patchboard_runtime::tools::{BoxFuture, Toolbox};
 
 /// Idle time after which a run is taken to wait for an answer that will never be requested.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -309,7 +308,7 @@ impl Agent for Player {
         self.contexts.get(model.unwrap_or_default()).copied()
     }
 
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, CallResult> {
         Box::pin(self.answer(call))
     }
 

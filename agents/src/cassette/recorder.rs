@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::future::Future;
 use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -13,6 +11,7 @@ use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure};
+use patchboard_runtime::tools::BoxFuture;
 use patchboard_storage::private_files;
 use serde::Serialize;
 
@@ -123,7 +122,7 @@ impl Agent for Recorder {
         Some(context)
     }
 
-    fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+    fn call<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, CallResult> {
         Box::pin(async move {
             let key = self.cassette.lock().occurrences.next_key(call);
             let mut pending = Pending { recorder: self, call, key: Some(key) };
