@@ -106,36 +106,16 @@ impl ModelChain {
 
     fn permitted(self, permit: gate::Permit) -> Permit {
         let admission = self.admissions.get(permit.position()).cloned().unwrap_or_default();
-        let Self { patience, clock, until, is_served_later, .. } = self;
         let guard: Arc<dyn Any + Send + Sync> = Arc::new(ModelPermit {
             permit,
-            is_used: AtomicBool::new(false),
-            is_limited: AtomicBool::new(false),
-            is_at_fault: AtomicBool::new(false),
-            patience,
-            clock,
-            until,
-            is_served_later,
+            chain: self,
+            is_used: AtomicBool::default(),
+            is_limited: AtomicBool::default(),
+            is_at_fault: AtomicBool::default(),
         });
         Permit { admission, guard: Some(guard) }
     }
-}
 
-/// Right to one call, with the patience that applies if it is deferred.
-struct ModelPermit {
-    permit: gate::Permit,
-    is_used: AtomicBool,
-    /// The operator's limits blocked a further request, and the call is deferred for that.
-    is_limited: AtomicBool,
-    /// The server fails on this request while it answers another one.
-    is_at_fault: AtomicBool,
-    patience: Duration,
-    clock: Arc<dyn Clock>,
-    until: Option<Timestamp>,
-    is_served_later: bool,
-}
-
-impl ModelPermit {
     /// Returns the longest wait that ends within the board's patience.
     fn wait_max(&self) -> Duration {
         let Some(until) = self.until else { return self.patience };
@@ -143,6 +123,17 @@ impl ModelPermit {
         // Leaves time for the refusal to reach the board.
         left.saturating_sub((left / 4).min(Duration::from_secs(1)))
     }
+}
+
+/// Right to one call, with the patience that applies if it is deferred.
+struct ModelPermit {
+    permit: gate::Permit,
+    chain: ModelChain,
+    is_used: AtomicBool,
+    /// The operator's limits blocked a further request, and the call is deferred for that.
+    is_limited: AtomicBool,
+    /// The server fails on this request while it answers another one.
+    is_at_fault: AtomicBool,
 }
 
 /// Waits until the limits of a call's model leave room for a request. The permit covers the first request.
@@ -231,7 +222,7 @@ fn endpoint(model: &Model) -> Endpoint {
 /// Reports the outcome of a call to the gate, which decides about a deferral.
 pub fn report(call: &Call, answer: CallResult) -> CallResult {
     let Some(pass) = pass(call) else { return answer };
-    let ModelPermit { permit, patience, is_served_later, .. } = pass;
+    let ModelPermit { permit, chain: ModelChain { patience, is_served_later, .. }, .. } = pass;
     let failure = match answer {
         Ok(reply) => {
             permit.report_answer();
@@ -254,7 +245,7 @@ pub fn report(call: &Call, answer: CallResult) -> CallResult {
         Some(deferral) => match permit.report_rejection(ProviderRejection::new(deferral, deferral.is_ambiguous)) {
             RejectionOutcome::Deferred { not_before } => {
                 // Capped to the board's patience, so that this provider is tried once more, and not only a fallback.
-                let wait = not_before.min(pass.wait_max());
+                let wait = not_before.min(pass.chain.wait_max());
                 Some(Deferral { wait_ms: ms(wait), patience_ms: ms(*patience), is_served_elsewhere, ..deferral })
             }
             RejectionOutcome::Charged => None,

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::reply::ToolCall;
-use super::reply_text::balanced;
+use super::reply_text::{balanced, is_reply};
 
 /// Places of one text that are tried as the start of a call.
 const PLACES_MAX: usize = 1024;
@@ -82,14 +82,6 @@ fn value(text: &str) -> Option<(Value, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     let value = values.next()?.ok()?;
     Some((value, values.byte_offset()))
-}
-
-fn is_reply(value: &Value) -> bool {
-    match value {
-        Value::Object(members) => !members.is_empty(),
-        Value::Array(items) => !items.is_empty() && items.iter().all(Value::is_object),
-        _ => false,
-    }
 }
 
 /// Converts a value into calls, if it consists of them.

@@ -244,8 +244,7 @@ fn usage(usage: &Value) -> Option<Usage> {
         // Some vendors omit the count of an empty reply.
         completion: count(["completion_tokens", "output_tokens"]).unwrap_or(0),
         cached: cached.iter().find_map(|count| tokens(count)).unwrap_or(0),
-        estimated: false,
-        money: 0,
+        ..Usage::default()
     })
 }
 

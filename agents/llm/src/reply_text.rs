@@ -105,7 +105,7 @@ fn is_document(text: &str) -> bool {
 }
 
 /// Returns true if a value amid prose looks like a reply: a non-empty object, or a list of objects.
-fn is_reply(value: &Value) -> bool {
+pub(super) fn is_reply(value: &Value) -> bool {
     match value {
         Value::Object(members) => !members.is_empty(),
         Value::Array(items) => !items.is_empty() && items.iter().all(Value::is_object),

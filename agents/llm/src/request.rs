@@ -470,8 +470,7 @@ pub(super) fn estimate_usage(messages: &[Message<'_>], completion: &Completion) 
     Usage {
         prompt: estimate(messages.iter().map(Message::chars).sum()),
         completion: estimate(completion.text.chars().count() + calls.sum::<usize>()),
-        cached: 0,
         estimated: true,
-        money: 0,
+        ..Usage::default()
     }
 }
