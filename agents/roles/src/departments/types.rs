@@ -23,7 +23,7 @@ pub struct Row {
 }
 
 /// Result of resolving a request to rows.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resolution {
     /// Status of the resolution.
@@ -63,7 +63,7 @@ pub struct Resolution {
 }
 
 /// Status of a resolution.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// The target is known.
@@ -71,6 +71,7 @@ pub enum Status {
     /// The user must answer a question.
     Open,
     /// Nothing is found; see [`Resolution::why`].
+    #[default]
     None,
 }
 
@@ -290,20 +291,7 @@ impl From<&OpenQuestion> for QuestionSummary {
 impl Resolution {
     /// Creates a result with only these members.
     pub(crate) fn new(status: Status, action: &str, slots: Values) -> Self {
-        Self {
-            status,
-            action: action.to_owned(),
-            slots,
-            ids: Vec::new(),
-            options: Vec::new(),
-            more: 0,
-            ask: None,
-            field: None,
-            because: None,
-            nearest: Vec::new(),
-            asked: 0,
-            why: None,
-        }
+        Self { status, action: action.to_owned(), slots, ..Self::default() }
     }
 
     /// Creates a result without a match, with the reason.
