@@ -138,7 +138,7 @@ struct ModelPermit {
 
 /// Waits until the limits of a call's model leave room for a request. The permit covers the first request.
 /// The error is the time until then, if it is longer than half of the time left.
-pub(crate) async fn await_limits(call: &Call, tokens: u64, deadline: Instant) -> Result<(), Duration> {
+pub(crate) async fn await_limits(call: Option<&Call>, tokens: u64, deadline: Instant) -> Result<(), Duration> {
     let Some(pass) = pass(call) else { return Ok(()) };
     if !pass.is_used.swap(true, Ordering::Relaxed) {
         return Ok(());
@@ -153,27 +153,27 @@ pub(crate) async fn await_limits(call: &Call, tokens: u64, deadline: Instant) ->
 }
 
 /// Notes that a call is deferred because of its model's limits, without its provider's involvement.
-pub(crate) fn note_limited(call: &Call) {
+pub(crate) fn note_limited(call: Option<&Call>) {
     if let Some(pass) = pass(call) {
         pass.is_limited.store(true, Ordering::Relaxed);
     }
 }
 
-pub(crate) fn note_reply(call: &Call) {
+pub(crate) fn note_reply(call: Option<&Call>) {
     if let Some(pass) = pass(call) {
         pass.permit.report_answer();
     }
 }
 
 /// Notes that a server fails on the request of a call while it answers another one.
-pub(crate) fn note_request_failure(call: &Call) {
+pub(crate) fn note_request_failure(call: Option<&Call>) {
     if let Some(pass) = pass(call) {
         pass.is_at_fault.store(true, Ordering::Relaxed);
     }
 }
 
-fn pass(call: &Call) -> Option<&ModelPermit> {
-    call.permit.as_ref()?.guard.as_ref()?.downcast_ref()
+fn pass(call: Option<&Call>) -> Option<&ModelPermit> {
+    call?.permit.as_ref()?.guard.as_ref()?.downcast_ref()
 }
 
 fn admission(name: &str, model: &Model, waiting: &WaitingCall) -> Admission {
@@ -221,7 +221,7 @@ fn endpoint(model: &Model) -> Endpoint {
 
 /// Reports the outcome of a call to the gate, which decides about a deferral.
 pub fn report(call: &Call, answer: CallResult) -> CallResult {
-    let Some(pass) = pass(call) else { return answer };
+    let Some(pass) = pass(Some(call)) else { return answer };
     let ModelPermit { permit, chain: ModelChain { patience, is_served_later, .. }, .. } = pass;
     let failure = match answer {
         Ok(reply) => {

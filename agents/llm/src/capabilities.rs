@@ -334,7 +334,7 @@ impl CapabilityProbe {
             timeout: self.time,
             wait_for_provider: false,
         };
-        let task = RequestSource::Prompt(&asked);
+        let task = RequestSource::from(&asked);
         let (messages, offered) = (task.messages(), tool.map(std::slice::from_ref).unwrap_or_default());
         let exchange = self.chat.exchange(task, &messages, offered, self.deadline);
         let exchanged = timeout_at(self.deadline, exchange).await;

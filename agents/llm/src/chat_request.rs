@@ -31,7 +31,7 @@ impl Chat {
         shape: RequestShape,
     ) -> Request<'a> {
         let most = self.model.max_reply_tokens.map_or(u32::MAX, NonZeroU32::get);
-        let limit = Some(task.reply_tokens().min(shape.cap.unwrap_or(u32::MAX)).min(most));
+        let limit = Some(task.reply_tokens.min(shape.cap.unwrap_or(u32::MAX)).min(most));
         let configured = self.model.temperature;
         let temperature = match shape.temperature {
             Temperature::Given => Some(configured),

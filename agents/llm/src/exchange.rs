@@ -12,12 +12,13 @@ use tokio::time::Instant;
 use super::downgrade::{self, Certainty, Downgrade, DowngradeResult};
 use super::failure_codes::{self, deferral_of};
 use super::reply::estimate;
-use super::request::{Message, PromptRequest, Request, RequestSource};
+use super::request::{Message, Origin, PromptRequest, Request, RequestSource};
 use super::request_shape::{OutputMode, RequestShape, Stream};
 use super::retries::retry_request;
 use super::server_profile::SchemaPlacement;
 use super::transport::{FailureCause, HttpAnswer, HttpFailure, Received};
 use super::{Chat, provider_errors};
+use crate::admission::{await_limits, note_limited, note_reply, note_request_failure};
 use crate::config::Streaming;
 use patchboard_runtime::tools::ToolDefinition;
 
@@ -48,7 +49,6 @@ pub(super) enum OutputModeFinding {
 /// Timeout of the short request that distinguishes a failing server from a failing prompt.
 const CAUSE_PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Token limit of its reply.
 const CAUSE_PROBE_TOKENS: u32 = 16;
 
 /// Returns true if server or request may have caused a failure, and its text names no part of the request.
@@ -73,9 +73,9 @@ impl Chat {
             Streaming::Always => RequestShape { stream: known.stream.max(Stream::WithUsage), ..known },
             Streaming::Auto | Streaming::Never => known,
         };
-        let form = task.failures().map_or(known.form, |trouble| known.form.max(trouble.form()));
+        let form = task.failures.map_or(known.form, |trouble| known.form.max(trouble.form()));
         let start = RequestShape { form, ..known };
-        let broken_off = task.call().and_then(|call| self.server_profile.lock().take_downgrade(call, place, start));
+        let broken_off = task.call_key().and_then(|call| self.server_profile.lock().take_downgrade(call, place, start));
         let (mut climb, mut refused) = match broken_off {
             Some((climb, refused)) => (climb, Some(refused)),
             None => (Downgrade::new(start, !offered.is_empty()), None),
@@ -98,10 +98,10 @@ impl Chat {
                     _ => return Err(failure),
                 }
             }
-            let tokens = estimate(body.len()).saturating_add(u64::from(task.reply_tokens()));
-            if let Err(wait) = task.await_limits(tokens, deadline).await {
-                task.note_limited();
-                if let Some((call, refused)) = task.call().zip(refused) {
+            let tokens = estimate(body.len()).saturating_add(u64::from(task.reply_tokens));
+            if let Err(wait) = await_limits(task.call(), tokens, deadline).await {
+                note_limited(task.call());
+                if let Some((call, refused)) = task.call_key().zip(refused) {
                     self.server_profile.lock().keep_downgrade(call, place, climb, refused);
                 }
                 return Err(HttpFailure::Limited { wait });
@@ -159,7 +159,7 @@ impl Chat {
                         fault = self.determine_cause(task, climb.shape(), deadline).await;
                     }
                     if fault == FailureCause::Request {
-                        task.note_request_failure();
+                        note_request_failure(task.call());
                     }
                     HttpFailure::Status { status, wait, body, cause: fault }
                 }
@@ -209,13 +209,13 @@ impl Chat {
             timeout,
             wait_for_provider: false,
         };
-        let task = RequestSource::Prompt(&probe);
+        let task = RequestSource::from(&probe);
         let messages = task.messages();
         let request = self.request(task, &messages, &[], RequestShape { form: OutputMode::None, ..shape });
         let Ok(body) = self.body(&request) else { return FailureCause::Unknown };
         let deadline = deadline.min(Instant::now() + timeout);
         let tokens = estimate(body.len()).saturating_add(u64::from(reply_tokens));
-        if failed.await_limits(tokens, deadline).await.is_err() {
+        if await_limits(failed.call(), tokens, deadline).await.is_err() {
             return FailureCause::Unknown;
         }
         match self.send(body, deadline, &|| {}).await {
@@ -253,9 +253,9 @@ impl Chat {
         is_first: bool,
     ) -> Result<HttpAnswer, HttpFailure> {
         // A plainer request replaces a retry.
-        let tries = match task {
+        let tries = match task.origin {
             _ if task.is_deferred() || !is_first => 1,
-            RequestSource::Prompt(asked) if asked.wait_for_provider => u32::MAX,
+            Origin::Prompt(asked) if asked.wait_for_provider => u32::MAX,
             _ => self.model.max_tries,
         };
         // A wrong address or key is no outage, so tries without a connection are limited.
@@ -269,7 +269,7 @@ impl Chat {
         let may = |failure: &HttpFailure| {
             (request.tools.is_empty() || !failure_codes::is_tools_rejection(failure)) && is_patient(failure)
         };
-        let begun = || task.note_reply();
+        let begun = || note_reply(task.call());
         retry_request(tries, deadline, may, || self.send(body.clone(), deadline, &begun)).await
     }
 }

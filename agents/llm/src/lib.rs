@@ -51,7 +51,7 @@ pub use self::interrupted::InterruptedConversations;
 use self::reply::{Completion, FinishReason};
 use self::reply_failures::ReplyFailures;
 pub use self::request::PromptRequest;
-use self::request::{Attempt, Message, RequestSource, estimate_usage};
+use self::request::{Message, RequestSource, estimate_usage};
 use self::server_profile::{SchemaPlacement, ServerProfile};
 use self::transport::{HttpAnswer, HttpFailure, OnReplyStart, Received};
 use crate::config::Model;
@@ -135,7 +135,7 @@ impl Chat {
     /// If the cost of a failed call is unknown, its usage is the charge of a board: the estimated prompt and
     /// the whole reply limit.
     pub async fn complete(&self, prompt_request: &PromptRequest<'_>) -> CallResult {
-        let answer = self.in_time(RequestSource::Prompt(prompt_request)).await;
+        let answer = self.in_time(RequestSource::from(prompt_request)).await;
         answer.map_err(|failure| {
             let is_free = matches!(
                 failure.code,
@@ -143,7 +143,7 @@ impl Chat {
             );
             let charged = || {
                 let prompt =
-                    reply::estimate(RequestSource::Prompt(prompt_request).messages().iter().map(Message::chars).sum());
+                    reply::estimate(RequestSource::from(prompt_request).messages().iter().map(Message::chars).sum());
                 let completion = u64::from(prompt_request.reply_tokens);
                 Usage { prompt, completion, estimated: true, ..Usage::default() }
             };
@@ -152,7 +152,7 @@ impl Chat {
     }
 
     async fn in_time(&self, task: RequestSource<'_>) -> CallResult {
-        let deadline = Instant::now() + task.timeout();
+        let deadline = Instant::now() + task.timeout;
         pause(task, deadline).await;
         let ModelReply { completion, .. } = self.ask(task, &task.messages(), &[], deadline).await?;
         Ok(completion.into_reply())
@@ -165,7 +165,7 @@ impl Chat {
         offered: &[ToolDefinition],
         deadline: Instant,
     ) -> Result<ModelReply, Failure> {
-        let span = telemetry::chat(&self.model, task.reply_tokens());
+        let span = telemetry::chat(&self.model, task.reply_tokens);
         let asking = self.ask_with_downgrades(task, messages, offered, deadline).instrument(span.clone());
         let reply = tokio::time::timeout_at(deadline, asking).await.unwrap_or_else(|_| Err(out_of_time(task)));
         telemetry::record_outcome(&span, reply.as_ref().map(|said| said.completion.usage));
@@ -213,7 +213,7 @@ impl Chat {
             }
             _ => trouble.map_or(tokens, |trouble| trouble.reply_tokens(tokens, &self.model)),
         };
-        RequestSource::Call(Attempt { call, failures: trouble, reply_tokens })
+        RequestSource::from_call(call, trouble, reply_tokens)
     }
 
     /// Sends a request. Calls `begun` at the first part of a streamed reply.
@@ -244,7 +244,7 @@ impl Chat {
         let fail = |code, message: &str| {
             Err(Failure { code, message: self.masked(message), usage: Some(usage), deferral: None })
         };
-        let limit = task.reply_tokens();
+        let limit = task.reply_tokens;
         completion.strip_wrapping(task.is_json());
         let arguments = completion.calls.iter_mut().map(|call| &mut call.arguments);
         for text in [&mut completion.text, &mut completion.raw].into_iter().chain(arguments) {
@@ -254,11 +254,9 @@ impl Chat {
         }
         match &completion.end {
             FinishReason::Length if !completion.is_whole(task.is_json()) => {
-                let advice = match task {
-                    RequestSource::Call(_) => {
-                        ": raise limits.reply_tokens of the worker, or max_reply_tokens of the model"
-                    }
-                    RequestSource::Prompt(_) => "",
+                let advice = match task.call() {
+                    Some(_) => ": raise limits.reply_tokens of the worker, or max_reply_tokens of the model",
+                    None => "",
                 };
                 fail(FailureCode::Truncated, &format!("the reply was cut off at {limit} tokens{advice}"))
             }
@@ -295,7 +293,7 @@ impl Chat {
                 Received::KeepAlives => "; it kept the connection alive, and sent nothing else",
                 Received::Part => "; a part of it had come",
             });
-            if let RequestSource::Call(_) = task {
+            if task.call().is_some() {
                 failure.message.push_str(": if the model is only slow, raise limits.timeout of the worker");
             }
             return Failure { deferral, ..failure };
@@ -352,14 +350,14 @@ fn advice(error: &HttpFailure) -> Option<Cow<'static, str>> {
 /// Waits before a further attempt, if the trouble of the last one asks for it.
 async fn pause(task: RequestSource<'_>, deadline: Instant) {
     let left = deadline.saturating_duration_since(Instant::now());
-    let wait = task.failures().map(ReplyFailures::pause).unwrap_or_default().min(left / 4);
+    let wait = task.failures.map(ReplyFailures::pause).unwrap_or_default().min(left / 4);
     if !wait.is_zero() {
         tokio::time::sleep(wait).await;
     }
 }
 
 fn out_of_time(task: RequestSource<'_>) -> Failure {
-    let limit = task.timeout().as_secs_f64();
+    let limit = task.timeout.as_secs_f64();
     Failure::new(FailureCode::Timeout, format!("no answer from the model within {limit} s"))
 }
 

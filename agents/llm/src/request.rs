@@ -12,7 +12,6 @@ use patchboard_runtime::agent::Call;
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use tokio::time::Instant;
 
 use super::markers;
 use super::reply::{Completion, ToolCall, estimate};
@@ -20,7 +19,6 @@ use super::reply_failures::ReplyFailures;
 use super::request_shape::{RequestShape, ToolForms, TurnFormat};
 use super::schema::{self, SchemaLevel};
 use super::server_profile::{CallKey, WorkerKey};
-use crate::admission::{self, await_limits};
 use crate::key_order::OrderedJson;
 use patchboard_runtime::tools::ToolDefinition;
 
@@ -46,102 +44,68 @@ pub struct PromptRequest<'a> {
     pub wait_for_provider: bool,
 }
 
+/// A prompt with its limits, from a call of a board or from outside of one.
 #[derive(Clone, Copy)]
-pub(super) enum RequestSource<'a> {
-    Call(Attempt<'a>),
+pub(super) struct RequestSource<'a> {
+    pub(super) origin: Origin<'a>,
+    pub(super) prompt: &'a Prompt,
+    pub(super) reply_tokens: u32,
+    pub(super) timeout: Duration,
+    /// Trouble of a call's earlier attempts.
+    pub(super) failures: Option<ReplyFailures>,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Origin<'a> {
+    Call(&'a Call),
     Prompt(&'a PromptRequest<'a>),
 }
 
-/// A call, with the trouble of its earlier attempts.
-#[derive(Clone, Copy)]
-pub(super) struct Attempt<'a> {
-    pub(super) call: &'a Call,
-    pub(super) failures: Option<ReplyFailures>,
-    pub(super) reply_tokens: u32,
+impl<'a> From<&'a PromptRequest<'a>> for RequestSource<'a> {
+    fn from(asked: &'a PromptRequest<'a>) -> Self {
+        let PromptRequest { prompt, reply_tokens, timeout, .. } = *asked;
+        Self { origin: Origin::Prompt(asked), prompt, reply_tokens, timeout, failures: None }
+    }
 }
 
 impl<'a> RequestSource<'a> {
-    pub(super) fn prompt(self) -> &'a Prompt {
-        match self {
-            Self::Call(attempt) => &attempt.call.prompt,
-            Self::Prompt(asked) => asked.prompt,
+    pub(super) fn from_call(call: &'a Call, failures: Option<ReplyFailures>, reply_tokens: u32) -> Self {
+        Self { origin: Origin::Call(call), prompt: &call.prompt, reply_tokens, timeout: call.timeout, failures }
+    }
+
+    /// Returns the call of the board, if one makes the request.
+    pub(super) const fn call(self) -> Option<&'a Call> {
+        match self.origin {
+            Origin::Call(call) => Some(call),
+            Origin::Prompt(_) => None,
         }
     }
 
-    /// Waits until the model's limits leave room for a request of this many tokens, its reply included.
-    /// The error is the time until then, if it is too long to wait.
-    pub(super) async fn await_limits(self, tokens: u64, deadline: Instant) -> Result<(), Duration> {
-        match self {
-            Self::Call(attempt) => await_limits(attempt.call, tokens, deadline).await,
-            Self::Prompt(_) => Ok(()),
-        }
-    }
-
-    pub(super) fn call(self) -> Option<CallKey> {
-        match self {
-            Self::Call(Attempt { call, .. }) => Some((call.board.clone(), call.invocation)),
-            Self::Prompt(_) => None,
-        }
-    }
-
-    /// Notes that the model's limits leave no room for a request.
-    pub(super) fn note_limited(self) {
-        if let Self::Call(attempt) = self {
-            admission::note_limited(attempt.call);
-        }
-    }
-
-    pub(super) fn note_reply(self) {
-        if let Self::Call(attempt) = self {
-            admission::note_reply(attempt.call);
-        }
-    }
-
-    /// Notes that the server fails on this request while it answers another one.
-    pub(super) fn note_request_failure(self) {
-        if let Self::Call(attempt) = self {
-            admission::note_request_failure(attempt.call);
-        }
-    }
-
-    pub(super) const fn reply_tokens(self) -> u32 {
-        match self {
-            Self::Call(attempt) => attempt.reply_tokens,
-            Self::Prompt(asked) => asked.reply_tokens,
-        }
+    pub(super) fn call_key(self) -> Option<CallKey> {
+        self.call().map(|call| (call.board.clone(), call.invocation))
     }
 
     /// Returns true if the previous attempt may have failed because of too much reasoning.
     pub(super) fn reduces_reasoning(self) -> bool {
-        match self {
-            Self::Call(attempt) => attempt.failures.is_some_and(ReplyFailures::may_be_reasoning),
-            Self::Prompt(_) => false,
-        }
-    }
-
-    pub(super) const fn timeout(self) -> Duration {
-        match self {
-            Self::Call(attempt) => attempt.call.timeout,
-            Self::Prompt(asked) => asked.timeout,
-        }
+        self.failures.is_some_and(ReplyFailures::may_be_reasoning)
     }
 
     pub(super) fn key(self) -> WorkerKey {
-        match self {
-            Self::Call(Attempt { call, .. }) => (call.context.plan().blueprint.name.clone(), call.worker.to_string()),
-            Self::Prompt(asked) => (String::new(), asked.caller.to_owned()),
+        match self.origin {
+            Origin::Call(call) => (call.context.plan().blueprint.name.clone(), call.worker.to_string()),
+            Origin::Prompt(asked) => (String::new(), asked.caller.to_owned()),
         }
     }
 
     /// Returns the schema of the reply and its level.
     pub(super) fn form(self, level: SchemaLevel) -> Option<(SchemaLevel, OrderedJson<'a>)> {
-        let (level, schema, first) = match self {
-            Self::Call(Attempt { call, .. }) => {
+        let (level, schema, first) = match self.origin {
+            Origin::Call(call) => {
                 let (level, schema) = schema::reply_schema(&call.context, level)?;
                 let order = if call.worker_config().format.is_some() { blackboard::ORDER } else { &[] };
                 (level, Cow::Owned(schema), order)
             }
-            Self::Prompt(asked) => match level {
+            Origin::Prompt(asked) => match level {
                 SchemaLevel::Derived => (level, Cow::Borrowed(asked.schema), asked.order),
                 SchemaLevel::Generic => (level, Cow::Owned(json!({"type": "object"})), asked.order),
                 SchemaLevel::None => return None,
@@ -151,42 +115,27 @@ impl<'a> RequestSource<'a> {
     }
 
     pub(super) fn is_json(self) -> bool {
-        match self {
-            Self::Call(attempt) => attempt.call.context.worker_plan().interface != Interface::Message,
-            Self::Prompt(_) => true,
-        }
+        self.call().is_none_or(|call| call.context.worker_plan().interface != Interface::Message)
     }
 
     pub(super) fn is_patch(self) -> bool {
-        matches!(self, Self::Call(attempt) if attempt.call.context.worker_plan().interface == Interface::Patch)
+        self.call().is_some_and(|call| call.context.worker_plan().interface == Interface::Patch)
     }
 
-    /// Returns true if optional members of the reply may be null.
     pub(super) fn takes_null(self) -> bool {
-        match self {
-            Self::Call(Attempt { call, .. }) => schema::takes_null(&call.context),
-            Self::Prompt(_) => false,
-        }
+        self.call().is_some_and(|call| schema::takes_null(&call.context))
     }
 
     /// Returns true if the call's board waits for the provider.
-    pub(super) const fn is_deferred(self) -> bool {
-        matches!(self, Self::Call(attempt) if attempt.call.permit.is_some())
-    }
-
-    pub(super) const fn failures(self) -> Option<ReplyFailures> {
-        match self {
-            Self::Call(attempt) => attempt.failures,
-            Self::Prompt(_) => None,
-        }
+    pub(super) fn is_deferred(self) -> bool {
+        self.call().is_some_and(|call| call.permit.is_some())
     }
 
     pub(super) fn messages(self) -> Vec<Message<'a>> {
-        let prompt = self.prompt();
-        let parts = [(Role::System, &prompt.system), (Role::User, &prompt.user)];
+        let parts = [(Role::System, &self.prompt.system), (Role::User, &self.prompt.user)];
         let parts = parts.into_iter().filter(|(_, content)| !content.is_empty());
         let messages = parts.map(|(role, content)| Message::new(role, content.as_str()));
-        let note = self.failures().map(|trouble| Message::new(Role::User, trouble.note()));
+        let note = self.failures.map(|trouble| Message::new(Role::User, trouble.note()));
         messages.chain(note).collect()
     }
 }

@@ -46,7 +46,7 @@ impl Chat {
     /// failure, is the last one's.
     pub async fn run_tool_loop(&self, call: &Call, tools: &mut dyn Tools) -> CallResult {
         let task = self.attempt(call);
-        let deadline = Instant::now() + task.timeout();
+        let deadline = Instant::now() + task.timeout;
         pause(task, deadline).await;
         let iterations = call.worker_config().files.as_ref().map_or(1, |files| files.iterations).max(1);
         let definitions = tools.definitions();
@@ -150,7 +150,7 @@ impl<'a> Conversation<'a> {
             ids: BTreeSet::new(),
             generated_ids: 0,
             tools: definitions.iter().map(of).sum::<usize>() + form.map_or(0, |(_, form)| form.json().chars().count()),
-            reply_tokens: u64::from(task.reply_tokens()),
+            reply_tokens: u64::from(task.reply_tokens),
             context: usize::try_from(context).unwrap_or(usize::MAX),
         }
     }
