@@ -66,7 +66,6 @@ pub(super) fn unescape_markers(text: &str) -> Cow<'_, str> {
     replace_all(text, FORMS.iter().rev().map(|form| &form.joined), part)
 }
 
-/// Replaces these patterns in a text, one after the other.
 fn replace_all<'t>(
     text: &'t str,
     patterns: impl Iterator<Item = &'static Regex>,

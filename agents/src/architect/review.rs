@@ -143,7 +143,6 @@ pub(super) fn review(text: &str, brief: &DesignRequest, terms: &DesignLimits) ->
     Review { findings, accepted: Some(accepted) }
 }
 
-/// Builds the finding for an answer that is incomplete.
 pub(super) fn incomplete_answer(failure: &Failure) -> Diagnostic {
     let help = "Answer with one complete blueprint: fewer workers, short roles, no descriptions.";
     Diagnostic::new("no_answer", "", failure.message.clone(), help)

@@ -122,7 +122,6 @@ impl NestedBoards {
         Ok((origin, since))
     }
 
-    /// Notes the usage of an inner board.
     pub(super) fn note(&self, call: &Call, board: &BoardHandle) {
         let mut accounts = self.accounts.0.lock();
         let account = accounts.get_mut(&call.board).and_then(|accounts| accounts.get_mut(&call.invocation));

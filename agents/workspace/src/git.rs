@@ -232,7 +232,6 @@ async fn commit_locked(
     Ok(CommitResult { commits, omissions })
 }
 
-/// Returns the authors of a change.
 async fn authors(histories: &Histories, repository: &Repository, change: &Change) -> Result<Authors, GitError> {
     // The committed content is needed only to distinguish several authors.
     let committed = match histories.has_several(&change.path) {

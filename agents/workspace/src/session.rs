@@ -148,7 +148,6 @@ enum CommandError {
     Shown(Box<ErrorWithLines>),
 }
 
-/// Error that shows lines of a file.
 #[derive(Debug)]
 struct ErrorWithLines {
     error: CommandError,

@@ -266,7 +266,6 @@ impl Model {
         self.on_prompt_rejected(call);
     }
 
-    /// Remembers that this model does not accept the prompt of this call.
     pub(super) fn on_prompt_rejected(&mut self, call: &Call) {
         if !self.rejected_prompts.contains(&call.prompt) {
             if self.rejected_prompts.len() == REJECTED_PROMPTS_MAX {

@@ -5,7 +5,6 @@ use std::time::Duration;
 /// State of one model of a chain, for one request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// Absence; `None` while the model is available.
     pub(super) absence: Option<Unavailability>,
     /// True if the model rejected this request as the request's own failure.
     pub(super) has_rejected: bool,

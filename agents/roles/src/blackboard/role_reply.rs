@@ -39,7 +39,6 @@ pub(super) struct ReplyContext<'a> {
     pub(super) public: Vec<Message>,
     pub(super) cleaning: Cleaning,
     pub(super) names: Vec<&'a str>,
-    /// Workers that can be chosen.
     pub(super) eligible: Vec<&'a str>,
     /// Workers with roles that need messages, while there are none.
     pub(super) later: Vec<&'a str>,
@@ -139,7 +138,6 @@ impl ReplyContext<'_> {
         }
     }
 
-    /// Returns a pass if the reply is a sentinel.
     fn sentinel_pass(&self, text: &str) -> Option<RoleOutput> {
         let reply_words = words(text);
         let own = self.format.sentinel();

@@ -250,7 +250,6 @@ fn data(department: &Department, outcome: &Outcome, bytes_max: usize) -> (Map<St
     (data, (lists > 0).then_some(u64::try_from(count).unwrap_or(u64::MAX)))
 }
 
-/// Size of a value in bytes when serialised.
 fn bytes_of(value: &impl Serialize) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }

@@ -32,7 +32,6 @@ pub fn resume(department: &Department, pending: &OpenQuestion, text: &str, now: 
     }
 }
 
-/// Applies one of the options.
 fn choose(department: &Department, pending: &OpenQuestion, known: Resolution, chosen: &Choice) -> Resolution {
     let name = chosen.action.as_deref().unwrap_or(&pending.action);
     let mut found = known;

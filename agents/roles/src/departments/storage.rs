@@ -215,7 +215,6 @@ impl Table {
         self.header.last_id + 1
     }
 
-    /// Returns all states that were read.
     pub(super) fn states(&self) -> impl Iterator<Item = &State> {
         self.rows.values().chain(&self.history)
     }
@@ -227,7 +226,6 @@ impl Table {
     }
 }
 
-/// Reads the content of a document.
 pub(super) fn parsed<T: DeserializeOwned>(document: Document) -> Result<T, StorageError> {
     let Document { key, value, .. } = document;
     serde_json::from_value(value)

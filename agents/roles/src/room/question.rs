@@ -60,7 +60,6 @@ impl Escalation<'_> {
     }
 }
 
-/// Formats a vote as a line.
 fn line(vote: &Vote) -> String {
     let critic = one_line(&vote.critic_id, CRITIC_CHARS_MAX);
     if vote.abstain {

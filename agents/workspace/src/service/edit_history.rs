@@ -58,7 +58,6 @@ impl EditHistory {
         }
     }
 
-    /// Returns the known intents of a file's versions.
     pub(super) fn intents(&self, path: &FilePath) -> BTreeMap<u64, String> {
         let of_file = self.intents.iter().filter(|(of, ..)| of == path);
         of_file.map(|(_, version, intent)| (*version, intent.clone())).collect()

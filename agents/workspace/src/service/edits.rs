@@ -13,7 +13,6 @@ use super::super::disk::locks::LockError;
 /// Maximum number of files named in a report of rejected changes.
 const NAMED_MAX: usize = 20;
 
-/// Renders all violations of a rejection as one text.
 fn join_messages(rejection: &Rejection) -> String {
     let each: Vec<_> = rejection.violations.iter().map(|violation| violation.told().into_owned()).collect();
     each.join("; ")

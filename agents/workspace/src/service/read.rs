@@ -134,7 +134,6 @@ impl Workspace {
     }
 }
 
-/// Progress of a bulk read.
 struct ReadProgress<S> {
     so_far: S,
     /// Number of files passed.
