@@ -77,34 +77,25 @@ const OPENAI_URL: &str = "https://api.openai.com/v1";
 
 /// Operator configuration.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Models by their operator's name.
-    #[serde(default)]
     pub models: BTreeMap<String, Model>,
     /// Embeddings endpoint for the semantic search of departments; without it they compare letters only.
-    #[serde(default)]
     pub embeddings: Option<Embeddings>,
     /// Programs by their operator's name.
-    #[serde(default)]
     pub commands: BTreeMap<String, Program>,
     /// Directories by their operator's name, for boards with workers that share files.
-    #[serde(default)]
     pub workspaces: BTreeMap<String, Directory>,
     /// Settings for agents that share the directory of the file itself, without a daemon.
-    #[serde(default)]
     pub workspace: WorkspaceConfig,
     /// Limits of an architect and of its boards.
-    #[serde(default)]
     pub architect: Architect,
     /// Section of the daemon, which parses it.
-    #[serde(default)]
     pub serve: toml::Table,
     /// Retention of ended boards; the daemon parses it.
-    #[serde(default)]
     pub retention: toml::Table,
     /// Notices to operators; the daemon parses it.
-    #[serde(default)]
     pub notify: toml::Table,
     /// Model named by flags; it serves every name that `models` does not define.
     #[serde(skip)]
