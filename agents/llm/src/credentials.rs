@@ -8,14 +8,14 @@ use reqwest::Url;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 
-use super::keys::{self, KeyError, Keys};
+use super::keys::{self, Keys};
 use crate::config::{Model, Setting, redacted};
 
 /// Values of the environment variables named in the configuration.
 pub type Variables = BTreeMap<String, SecretString>;
 
 pub(super) struct Credentials {
-    keys: Keys,
+    pub(super) keys: Keys,
     headers: Vec<(String, SecretString)>,
     query: Vec<(String, SecretString)>,
     /// Values of headers and query that are masked in replies, each with true if its name marks it as a secret.
@@ -65,15 +65,6 @@ impl Credentials {
             query: all(&model.query, "query")?,
             hidden: hidden.collect(),
         })
-    }
-
-    /// Returns the key to send. `refused` is a key that the server has refused.
-    pub(super) async fn key(&self, refused: Option<&SecretString>) -> Result<Option<SecretString>, KeyError> {
-        self.keys.get(refused).await
-    }
-
-    pub(super) const fn can_renew(&self) -> bool {
-        self.keys.can_renew()
     }
 
     pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {

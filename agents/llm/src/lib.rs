@@ -248,7 +248,7 @@ impl Chat {
         completion.strip_wrapping(task.is_json());
         let arguments = completion.calls.iter_mut().map(|call| &mut call.arguments);
         for text in [&mut completion.text, &mut completion.raw].into_iter().chain(arguments) {
-            if let Some(masked) = self.endpoint.without_keys(text) {
+            if let Some(masked) = self.endpoint.access.without_keys(text) {
                 *text = masked;
             }
         }
@@ -313,7 +313,7 @@ impl Chat {
 
     /// Returns one line of bounded length, with secrets masked.
     fn masked(&self, text: &str) -> String {
-        one_line(&mask_keys(&self.endpoint.mask(text)), MESSAGE_MAX)
+        one_line(&mask_keys(&self.endpoint.access.mask(text)), MESSAGE_MAX)
     }
 }
 

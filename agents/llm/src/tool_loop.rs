@@ -119,12 +119,7 @@ impl Chat {
             asking.map_err(|_| late())?.map_err(|failure| Failure { usage: failure.usage.or(usage), ..failure })?;
         }
         // The last iteration always returns.
-        Err(Failure {
-            code: FailureCode::Empty,
-            message: "the model was not asked".to_owned(),
-            usage: None,
-            deferral: None,
-        })
+        Err(Failure::new(FailureCode::Empty, "the model was not asked"))
     }
 }
 

@@ -158,7 +158,7 @@ pub fn client(url: &str) -> Result<reqwest::Client, String> {
 pub(super) struct Endpoint {
     base: Url,
     api: Api,
-    access: Credentials,
+    pub(super) access: Credentials,
     headers: HeaderMap,
 }
 
@@ -177,15 +177,6 @@ impl Endpoint {
         Ok(Self { base, api: model.api, access, headers })
     }
 
-    pub(super) fn mask(&self, text: &str) -> String {
-        self.access.mask(text)
-    }
-
-    /// Masks the keys in a text; returns none if it has none.
-    pub(super) fn without_keys(&self, text: &str) -> Option<String> {
-        self.access.without_keys(text)
-    }
-
     /// Sends a JSON body and reads the whole answer, one JSON value or a stream of events. If the server rejects the
     /// key of a program, the program is run again. Calls `begun` at the first part of a streamed reply.
     pub(super) async fn post(
@@ -200,7 +191,7 @@ impl Endpoint {
         answered.map_err(|failure| match failure {
             // Masks before any part of it is truncated.
             HttpFailure::Status { status, wait, body, cause: fault } => {
-                HttpFailure::Status { status, wait, body: self.mask(&body), cause: fault }
+                HttpFailure::Status { status, wait, body: self.access.mask(&body), cause: fault }
             }
             failure => failure,
         })
@@ -217,7 +208,7 @@ impl Endpoint {
         let key = self.key(None, deadline).await?;
         let request = self.request(Method::POST, path, key.as_ref(), body.clone())?;
         let answered = answer(http, self.api, request, deadline, begun).await;
-        if !self.access.can_renew() || !matches!(answered, Err(HttpFailure::Status { status: 401, .. })) {
+        if !self.access.keys.can_renew() || !matches!(answered, Err(HttpFailure::Status { status: 401, .. })) {
             return answered;
         }
         let renewed = self.key(key.as_ref(), deadline).await?;
@@ -240,7 +231,7 @@ impl Endpoint {
         refused: Option<&SecretString>,
         deadline: Instant,
     ) -> Result<Option<SecretString>, HttpFailure> {
-        let key = timeout_at(deadline, self.access.key(refused)).await;
+        let key = timeout_at(deadline, self.access.keys.get(refused)).await;
         key.unwrap_or_else(|_| Err(KeyError::transient("api_key_command gave no key in time")))
             .map_err(HttpFailure::Key)
     }

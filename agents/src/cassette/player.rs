@@ -181,11 +181,7 @@ impl Player {
     async fn answer(&self, call: &Call) -> CallResult {
         let key = self.state.lock().occurrences.next_key(call);
         let Some(entry) = self.entries.get(&key) else {
-            let mut state = self.state.lock();
-            state.missed = true;
-            state.last_change = Instant::now();
-            drop(state);
-            self.changed.notify_waiters();
+            self.change(|state| state.missed = true);
             return Err(Failure::new(FailureCode::CassetteMiss, self.miss(&key, &call.prompt.user)));
         };
         if let Err(failure) = self.replay_tools(call, entry).await {
@@ -210,12 +206,9 @@ impl Player {
                 let recorded_reply = Reply::new(reply.text.clone(), entry.usage);
                 Ok(blackboard::made(call, recorded_reply))
             }
-            (None, Some(failure)) => Err(Failure {
-                code: failure.code,
-                message: failure.message.clone(),
-                usage: entry.usage,
-                deferral: None,
-            }),
+            (None, Some(failure)) => {
+                Err(Failure { usage: entry.usage, ..Failure::new(failure.code, &failure.message) })
+            }
             (None, None) => {
                 let message = format!("the answer of worker {} to this view was erased from the recording", key.worker);
                 Err(Failure::new(FailureCode::CassetteMiss, message))
@@ -253,6 +246,15 @@ impl Player {
             drop((passage, turn));
         }
         Ok(())
+    }
+
+    /// Changes the state, and wakes the calls that wait for their turn.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        state.last_change = Instant::now();
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// Records that a tool returned another result than the recorded one.
@@ -325,11 +327,7 @@ struct OrderGuard<'a> {
 
 impl<'a> OrderGuard<'a> {
     fn join(player: &'a Player, order: u64) -> Self {
-        let mut state = player.state.lock();
-        state.waiting.insert(order);
-        state.last_change = Instant::now();
-        drop(state);
-        player.changed.notify_waiters();
+        player.change(|state| _ = state.waiting.insert(order));
         Self { player, order }
     }
 
@@ -370,12 +368,10 @@ impl<'a> OrderGuard<'a> {
 
 impl Drop for OrderGuard<'_> {
     fn drop(&mut self) {
-        let mut state = self.player.state.lock();
-        state.waiting.remove(&self.order);
-        state.due.remove(&self.order);
-        state.skipped.remove(&self.order);
-        state.last_change = Instant::now();
-        drop(state);
-        self.player.changed.notify_waiters();
+        self.player.change(|state| {
+            state.waiting.remove(&self.order);
+            state.due.remove(&self.order);
+            state.skipped.remove(&self.order);
+        });
     }
 }
