@@ -74,12 +74,11 @@ enum State {
 impl Workspaces {
     /// Creates the registry of the operator's directories.
     pub fn new(directories: BTreeMap<String, Directory>) -> Self {
-        let (pending_activations, next_activation) = (watch::Sender::new(0), AtomicU64::new(0));
         Self {
             directories,
             boards: Mutex::default(),
-            pending_activations,
-            next_activation,
+            pending_activations: watch::Sender::new(0),
+            next_activation: AtomicU64::new(0),
             anew: AsyncMutex::default(),
         }
     }

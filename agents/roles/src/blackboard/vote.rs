@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::elements;
+use crate::role_io::role_config;
 
 /// Least length of a long answer in characters.
 const LONG_CHARS_MIN: usize = 100;
@@ -44,8 +45,7 @@ fn into() -> String {
 
 impl VoteConfig {
     fn from_worker(worker: &Worker) -> Result<Self, String> {
-        let with = Value::Object(worker.with.clone().unwrap_or_default());
-        let with: Self = serde_json::from_value(with).map_err(|why| format!("its `with` cannot be used: {why}"))?;
+        let with: Self = role_config(worker)?;
         let is_pointer = |place: &str| place.starts_with('/');
         if is_pointer(&with.answers) && is_pointer(&with.into) {
             Ok(with)

@@ -411,14 +411,10 @@ fn pending(department: &Department, of: &Resolution, now: Timestamp) -> OpenQues
         action: of.action.clone(),
         slots: of.slots.clone(),
         ids: of.ids.clone(),
-        options: Vec::new(),
-        more: 0,
         ask: of.ask.clone(),
         field: of.field.clone(),
-        question: None,
-        offer: false,
-        asked: 0,
         expires_at: now.plus_ms(u64::from(department.resolve.ttl) * 1000).0,
+        ..OpenQuestion::default()
     }
 }
 

@@ -222,7 +222,7 @@ impl RowChange {
 }
 
 /// Question that awaits the user's next message, with the state of the request.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenQuestion {
     /// Department that asked.
