@@ -63,7 +63,6 @@ pub(crate) fn answer(call: &Call) -> CallResult {
 
 struct BoardHandoff {
     handoff: Handoff,
-    /// Pointer of all handoffs.
     handoffs: PointerBuf,
     /// Pointer of this handoff.
     place: PointerBuf,

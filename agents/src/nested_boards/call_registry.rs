@@ -70,12 +70,10 @@ impl NestedBoards {
 }
 
 impl DeferredCalls {
-    /// Returns the inner boards of a board's deferred calls.
     fn boards_of(&self, outer: &BoardId) -> BTreeSet<BoardId> {
         self.0.lock().get(outer).into_iter().flat_map(BTreeMap::values).map(|waits| waits.id.clone()).collect()
     }
 
-    /// Returns the inner board of a deferred call.
     pub(super) fn board(&self, outer: &BoardId, invocation: InvocationId) -> Option<BoardId> {
         Some(self.0.lock().get(outer)?.get(&invocation)?.id.clone())
     }

@@ -73,7 +73,6 @@ pub(super) enum MessageTarget {
 /// Treatment of messages by a cleaner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cleaning {
-    /// Removes them.
     Remove,
     Mark,
     Off,

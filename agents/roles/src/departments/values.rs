@@ -25,7 +25,6 @@ pub(super) fn is_given(value: &Value) -> bool {
     }
 }
 
-/// Interprets input as a value of a field.
 pub(super) fn interpret(field: &Field, given: &Value, bar: MatchThresholds) -> Interpretation {
     if !field.allowed_values.is_empty() {
         let all: Vec<String> = field.allowed_values.iter().map(display_text).collect();
