@@ -23,13 +23,11 @@ use crate::output::{Output, clean, json_pretty, one_line, try_writing};
 use crate::worker_agents::{ModelArguments, quoted};
 use patchboard_kernel::text::counted;
 
-/// Maximum bytes of a document.
 const DOCUMENT_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Maximum bytes of an answer line that are read at once.
 const LINE_BYTES_MAX: u64 = 1024;
 
-/// Maximum number of documents.
 const DOCUMENTS_MAX: usize = 1000;
 
 /// Options of the architect.
@@ -52,12 +50,9 @@ pub(crate) struct ArchitectArguments {
     pub(crate) repairs: Option<u32>,
 }
 
-/// Person's decision on a blueprint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BlueprintApproval {
-    /// Approved.
     Approved,
-    /// Denied.
     Denied,
     /// No terminal to ask at.
     NoTerminal,
@@ -125,7 +120,6 @@ impl ArchitectArguments {
         Ok(documents)
     }
 
-    /// Adds the documents to a board's request.
     pub(crate) fn with_documents(&self, request: Value, state_bytes: u64) -> Result<Value, Failure> {
         let documents = self.read_documents(&request, state_bytes)?;
         // The default is never used: a request without room for documents was rejected.
@@ -157,9 +151,7 @@ impl ArchitectArguments {
     }
 
     /// Runs the architect, with progress output.
-    ///
-    /// # Errors
-    /// `not_configured`; `no_blueprint` with findings and last draft; `architect_failed`.
+    /// Fails with `not_configured`, `no_blueprint` (with findings and last draft) or `architect_failed`.
     pub(crate) async fn draft(
         &self,
         brief: &DesignRequest,
@@ -182,7 +174,6 @@ impl ArchitectArguments {
     }
 }
 
-/// Prints the result of a round as a line.
 fn print_round(round: &Round, output: Output) {
     let tokens = round.usage.map_or(0, |usage| usage.total());
     let errors = round.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
@@ -240,7 +231,6 @@ fn spent_json(spent: &RoundsUsage) -> Value {
     })
 }
 
-/// Returns the result of every call as JSON.
 fn rounds_json(rounds: &[Round]) -> Value {
     let one = |round: &Round| {
         json!({
@@ -253,7 +243,6 @@ fn rounds_json(rounds: &[Round]) -> Value {
     rounds.iter().map(one).collect()
 }
 
-/// Prints the warnings of a blueprint as progress.
 pub(crate) fn warn(design: &Design, name: &str, output: Output) {
     if !output.is_json() {
         for finding in &design.findings {
@@ -262,7 +251,6 @@ pub(crate) fn warn(design: &Design, name: &str, output: Output) {
     }
 }
 
-/// Shows a blueprint, and asks the person at the terminal.
 pub(crate) fn ask_person(design: &Design, brief: &DesignRequest, output: Output) -> Result<BlueprintApproval, Failure> {
     if !std::io::stdin().is_terminal() {
         return Ok(BlueprintApproval::NoTerminal);
@@ -369,7 +357,6 @@ fn check_accepts_documents(request: &Value) -> Result<(), Failure> {
     Err(Failure::invalid_input("bad_request", why).help("give documents in one of the two ways"))
 }
 
-/// Returns the error for a denied blueprint.
 pub(crate) fn denied() -> Failure {
     Failure::invalid_input("blueprint_denied", "the blueprint was not agreed to").help("say the request in other words")
 }

@@ -7,7 +7,6 @@ use clap::{ArgAction, Args};
 use crate::logging::LogFormat;
 use crate::output::Format;
 
-/// Default data directory.
 pub(crate) const DATA_DIR: &str = ".patchboard";
 
 /// Environment variable that overrides [`DATA_DIR`].

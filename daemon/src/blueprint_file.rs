@@ -19,10 +19,8 @@ use crate::input::{self, STDIN};
 use crate::manifest_checks;
 use crate::output::Output;
 
-/// Finding code for a blueprint that cannot be read.
 const UNREADABLE: &str = "blueprint_unreadable";
 
-/// Help text for [`UNREADABLE`].
 const UNREADABLE_HELP: &str = "name a blueprint file, in YAML or JSON";
 
 /// Upper bound on directory entries scanned for folders.
@@ -36,16 +34,12 @@ pub(crate) struct CheckedBlueprint {
     texts: BTreeMap<String, String>,
     /// Parsed values with their positions; `None` if the file could not be parsed.
     source: Option<Source>,
-    /// Report of the lint.
     pub(crate) report: Report,
     /// Number of department tests that were run.
     pub(crate) tests: usize,
 }
 
-/// Reads and checks a blueprint.
-///
-/// # Errors
-/// The file cannot be read. Errors *in* the blueprint are findings of the report.
+/// Reads and checks a blueprint. Errors *in* the blueprint are findings of the report.
 pub(crate) fn read(path: &Path) -> Result<CheckedBlueprint, Failure> {
     let name = path.display().to_string();
     let text = text_of(path).map_err(|why| {
@@ -129,7 +123,6 @@ fn unparsed_report(findings: Vec<Diagnostic>) -> Report {
     Report { blueprint: None, findings, opaque: Vec::new() }
 }
 
-/// Returns the request for a board created from a blueprint.
 pub(crate) type MakeRequest<'a> = dyn Fn(&Blueprint) -> Result<Value, Failure> + 'a;
 
 /// Reads a blueprint, or returns an error with all of its findings. Warnings are printed as progress, with those of a
@@ -187,9 +180,6 @@ impl CheckedBlueprint {
 
     /// Adds findings on a board created with this request: what its workers may read and what exceeds their views.
     /// `context` returns a model's context length in tokens, prompt and reply together.
-    ///
-    /// # Errors
-    /// The request creates no board.
     pub(crate) fn check_with_request(
         mut self,
         request: &Value,
@@ -204,7 +194,6 @@ impl CheckedBlueprint {
         Ok(self)
     }
 
-    /// Counts the findings of a severity.
     pub(crate) fn count(&self, severity: Severity) -> usize {
         self.report.findings.iter().filter(|finding| finding.severity == severity).count()
     }
@@ -215,19 +204,16 @@ impl CheckedBlueprint {
         diagnostics::text(finding, &self.path(finding.file.as_deref()), text.map_or("", String::as_str))
     }
 
-    /// Formats a finding as JSON.
     pub(crate) fn json(&self, finding: &Diagnostic) -> Value {
         let mut value = diagnostics::json(finding);
         value["file"] = self.path(finding.file.as_deref()).into();
         value
     }
 
-    /// Formats an opaque place as a line.
     pub(crate) fn opaque_text(&self, opaque: &OpaquePlace) -> String {
         diagnostics::opaque_text(opaque, &self.path(opaque.file.as_deref()))
     }
 
-    /// Formats an opaque place as JSON.
     pub(crate) fn opaque_json(&self, opaque: &OpaquePlace) -> Value {
         diagnostics::opaque_json(opaque, &self.path(opaque.file.as_deref()))
     }

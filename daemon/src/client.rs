@@ -22,7 +22,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Environment variable with the API token; arguments would be visible to all users of the machine.
 const TOKEN: &str = "PATCHBOARD_TOKEN";
 
-/// Environment variable with the daemon's URL.
 const URL: &str = "PATCHBOARD_URL";
 
 /// Option that selects a daemon.
@@ -45,7 +44,6 @@ impl DaemonArgument {
     }
 }
 
-/// Client of a daemon's HTTP API.
 pub(crate) struct Client {
     http: Http,
     base: String,
@@ -93,7 +91,6 @@ impl Client {
         self.request_json(Method::GET, path, None).await
     }
 
-    /// Posts a document and returns the JSON response.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
         self.request_json(Method::POST, path, Some(body)).await
     }
@@ -156,7 +153,6 @@ impl Client {
         self.broken(path, &error.without_url())
     }
 
-    /// Like [`Client::unreachable`], for any error.
     pub(crate) fn broken(&self, path: &str, error: &dyn Display) -> Failure {
         let url = format!("{}{path}", url_without_secrets(&self.base));
         Failure::failed("daemon_unreachable", format!("{url} does not answer: {error}"))
@@ -178,7 +174,6 @@ fn url_without_secrets(base: &str) -> String {
     url.as_str().trim_end_matches('/').to_owned()
 }
 
-/// Converts a problem document to a command-line failure.
 fn problem_to_failure(problem: &Value, is_failed: bool) -> Failure {
     let text = |name: &str| problem[name].as_str();
     let reported_code = text("code").unwrap_or_default();

@@ -59,7 +59,6 @@ impl Check {
         Self::Tokens,
     ];
 
-    /// Returns the stable name.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Version => "version",
@@ -82,32 +81,26 @@ impl Check {
     }
 }
 
-/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Severity {
-    /// No problem.
     Ok,
     /// Works, but with a risk or reduced performance.
     Warning,
-    /// Does not work.
     Error,
 }
 
-/// Result of one check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) check: Check,
     pub(crate) severity: Severity,
     pub(crate) message: String,
-    /// Suggested fix.
     pub(crate) help: Option<String>,
     /// Operator's name of a model, and its capabilities.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) model_abilities: Option<ModelAbilities>,
 }
 
-/// Capabilities of one of the operator's models.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct ModelAbilities {
     pub(crate) model: String,
@@ -200,7 +193,6 @@ pub(crate) fn sync(observed: &DataDir) -> Option<Finding> {
     })
 }
 
-/// Judges the free bytes for the data directory.
 pub(crate) fn disk(free: Result<u64, String>) -> Finding {
     let help = "make room, or move the data directory";
     match free {
@@ -327,12 +319,10 @@ pub(crate) fn files(limit: Option<u64>) -> Finding {
     }
 }
 
-/// Judges a model of the operator, by the operator's name.
 pub(crate) fn model(name: &str, wanted: &str, probed: &ProbeResult) -> Finding {
     server(Check::Models, name, wanted, probed)
 }
 
-/// Reports the capabilities of a model, by the operator's name.
 pub(crate) fn abilities(name: &str, found: Result<Capabilities, CapabilityProbeError>) -> Finding {
     match found {
         Ok(abilities) => {
@@ -386,7 +376,6 @@ fn server(check: Check, name: &str, wanted: &str, probed: &ProbeResult) -> Findi
     }
 }
 
-/// Judges a program of the operator, by the operator's name.
 pub(crate) fn command(name: &str, program: &str, observed: &ProgramLookup) -> Finding {
     let mend = format!("fix [commands.{name}] in patchboard.toml");
     match observed {
@@ -405,7 +394,6 @@ pub(crate) fn command(name: &str, program: &str, observed: &ProgramLookup) -> Fi
     }
 }
 
-/// Reports whether a daemon serves the data directory.
 pub(crate) fn daemon(observed: DaemonPresence) -> Finding {
     match observed {
         DaemonPresence::Served => Finding::ok(Check::Daemon, "one is running on the data directory"),

@@ -12,9 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 
-/// Maximum nesting of JSON input.
 const DEPTH_MAX: usize = 64;
-/// Maximum bytes of JSON input.
 const BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// File name that denotes standard input.
@@ -32,19 +30,13 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for StrictObject<T> {
     }
 }
 
-/// Reads a file, or standard input for `-`.
-///
-/// # Errors
-/// The reason the file cannot be read, or the file exceeds `max` bytes.
+/// Reads a file, or standard input for `-`. Fails if it exceeds `max` bytes.
 pub(crate) fn read_bytes(path: &Path, max: u64) -> Result<Vec<u8>, String> {
     let bytes = read_prefix(path, max)?;
     if bytes.len() as u64 > max { Err(format!("it has more than {max} bytes")) } else { Ok(bytes) }
 }
 
 /// Rejects a blueprint and a request that are both standard input.
-///
-/// # Errors
-/// `usage`.
 pub(crate) fn check_single_stdin<'p>(
     mut blueprints: impl Iterator<Item = &'p Path>,
     request: Option<&str>,
@@ -58,9 +50,6 @@ pub(crate) fn check_single_stdin<'p>(
 }
 
 /// Like [`read_bytes()`], but reads at most one byte more than `max` without an error.
-///
-/// # Errors
-/// The reason the file cannot be read.
 pub(crate) fn read_prefix(path: &Path, max: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let read = match path == Path::new(STDIN) {
@@ -71,10 +60,7 @@ pub(crate) fn read_prefix(path: &Path, max: u64) -> Result<Vec<u8>, String> {
     read.map(|_| bytes).map_err(|error| error.to_string())
 }
 
-/// Parses a JSON file, or a YAML file if its name ends so.
-///
-/// # Errors
-/// `code`: the file cannot be read, or has the wrong content; `what` names the expected content.
+/// Parses a JSON file, or a YAML file if its name ends so. Failures have `code`; `what` names the expected content.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path, what: &str, code: &'static str) -> Result<T, Failure> {
     let shown = path.display();
     let refused = |why: &dyn std::fmt::Display| Failure::invalid_input(code, format!("{shown} holds no {what}: {why}"));

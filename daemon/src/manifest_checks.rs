@@ -39,7 +39,6 @@ pub(crate) fn run(name: &str, text: &str) -> (usize, Vec<Diagnostic>) {
     (manifest.tests.len(), findings)
 }
 
-/// Returns the name of a test in a message.
 fn test_label(index: usize, test: &Test) -> String {
     if test.name.is_empty() { format!("test {}", index + 1) } else { format!("`{}`", test.name) }
 }

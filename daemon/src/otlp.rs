@@ -22,10 +22,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::registry::LookupSpan;
 
-/// Default service name.
 const SERVICE: &str = "patchboard";
 
-/// Default timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum time to export pending spans at the end of the process.
@@ -42,9 +40,6 @@ pub(crate) struct Exporter {
 }
 
 /// Starts exporting, if the environment names an endpoint.
-///
-/// # Errors
-/// A message about an invalid environment variable.
 pub(crate) fn start() -> Result<Option<Exporter>, String> {
     let either = |name: &str| {
         let all = [format!("OTEL_EXPORTER_OTLP_TRACES_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")];

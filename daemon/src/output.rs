@@ -22,17 +22,14 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Output settings of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
-    /// Format of results.
     pub(crate) format: Format,
     /// Set if progress output is suppressed.
     pub(crate) quiet: bool,
 }
 
 impl Output {
-    /// Returns true if results are JSON.
     pub(crate) fn is_json(self) -> bool {
         self.format == Format::Json
     }
@@ -55,7 +52,6 @@ impl Output {
         stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| Failure::writing(&error))
     }
 
-    /// Writes text and a newline to stdout.
     pub(crate) fn line(self, text: &str) -> Result<(), Failure> {
         self.text(&format!("{text}\n"))
     }
@@ -79,7 +75,6 @@ impl Output {
         let _ = writeln!(anstream::stderr().lock(), "{}", escape_invisible(text));
     }
 
-    /// Writes an error to stderr.
     pub(crate) fn error(self, error: &CliError) {
         use owo_colors::OwoColorize as _;
         let mut stderr = anstream::stderr().lock();

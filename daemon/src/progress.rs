@@ -24,12 +24,9 @@ const TICK: Duration = Duration::from_millis(120);
 /// Maximum number of undecided rules that are kept.
 const UNDECIDED_MAX: usize = 1024;
 
-/// Totals of a run so far.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
-    /// Commits.
     pub(crate) commits: u64,
-    /// Rejected proposals.
     pub(crate) rejected: u64,
     /// Calls that failed.
     pub(crate) failed: u64,
@@ -41,14 +38,12 @@ pub(crate) struct Totals {
     pub(crate) is_estimated: bool,
     /// Calls with incomplete views: readable data did not fit.
     pub(crate) shortages: ViewShortages,
-    /// Such calls of nested boards.
     pub(crate) nested_shortages: Vec<NestedShortage>,
     /// Rules that could not be decided and have not fired since, each with the place of its trigger.
     pub(crate) undecided: BTreeSet<(RuleName, Option<String>)>,
 }
 
 impl Totals {
-    /// Computes the totals of existing records.
     pub(crate) fn from_records(records: &[Record]) -> Self {
         let mut totals = Self::default();
         for body in records.iter().filter_map(|record| record.body().ok()) {
@@ -123,7 +118,6 @@ pub(crate) struct Progress {
     /// Records up to this one are counted but not printed, since they existed before.
     print_after: Option<Seq>,
     pub(crate) last: Option<Seq>,
-    /// Totals of all records so far.
     pub(crate) totals: Totals,
     working: BTreeMap<InvocationId, WorkerName>,
     /// Line about unavailable models; empty if there are none.
@@ -185,7 +179,6 @@ impl Progress {
         }
     }
 
-    /// Processes an update on a model's availability.
     pub(crate) fn outage(&mut self, news: &OutageUpdate) {
         match news {
             OutageUpdate::Changed(sentence) => self.print(sentence),

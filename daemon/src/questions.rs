@@ -9,10 +9,8 @@ use serde_json::Value;
 use crate::output::{json_line, json_pretty, one_line, short};
 use crate::reader::format_time;
 
-/// Maximum characters of a current value in a question.
 const CURRENT_VALUE_CHARS_MAX: usize = 400;
 
-/// Formats a question to a person as text.
 pub(crate) fn question_text(seq: Seq, question: &PendingQuestion, state: &State) -> String {
     let intent = question.intent.as_ref().map(|intent| format!("\n  because: {}", one_line(intent)));
     if let Some(clarify) = &question.clarify {
@@ -41,7 +39,6 @@ pub(crate) fn question_text(seq: Seq, question: &PendingQuestion, state: &State)
     )
 }
 
-/// Formats the deadline of a question.
 pub(crate) fn until(expires: Option<Timestamp>) -> String {
     expires.map(|expires| format!(", until {}", format_time(expires))).unwrap_or_default()
 }

@@ -68,7 +68,6 @@ pub(crate) fn recorded_user(agents: &WorkerAgents) -> Option<Principal> {
     (!agents.is_played()).then(user::principal)
 }
 
-/// Attaches a board's directory, if it has one.
 pub(crate) async fn attach_directory(
     runtime: Runtime,
     board: BoardHandle,
@@ -87,7 +86,6 @@ pub(crate) async fn attach_directory(
 /// Way of acquiring a stored board.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AcquireMode {
-    /// Resume.
     Resume,
     /// Resume, even if another process seems to run it.
     ForceResume,
@@ -95,9 +93,7 @@ pub(crate) enum AcquireMode {
     Paused,
 }
 
-/// Result of a run.
 enum RunEnd {
-    /// Board ended.
     Ended(Ended),
     /// Board paused by the user.
     Paused,

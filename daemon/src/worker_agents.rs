@@ -66,9 +66,7 @@ pub(crate) struct WorkerAgentArguments {
     workspace: Vec<(String, PathBuf)>,
 }
 
-/// Agents assigned to the workers of a run.
 pub(crate) struct WorkerAgents {
-    /// Agent for every call.
     pub(crate) agent: Arc<NestedBoards>,
     /// Directories shared by boards and their workers.
     workspaces: Arc<Workspaces>,
@@ -82,9 +80,7 @@ pub(crate) struct WorkerAgents {
     gate: Option<Gate>,
     player: Option<Arc<Player>>,
     recorder: Option<(Arc<Recorder>, PathBuf)>,
-    /// Collects shortages of nested boards' views.
     pub(crate) nested_shortages: Arc<NestedShortages>,
-    /// Flags for commands that resume a board.
     pub(crate) resume_flags: ResumeFlags,
 }
 
@@ -141,12 +137,10 @@ impl AgentArguments {
 }
 
 impl WorkerAgentArguments {
-    /// Returns the options that select a model.
     pub(crate) const fn models(&self) -> &ModelArguments {
         &self.agents.models
     }
 
-    /// Returns true if existing files may be overwritten.
     pub(crate) const fn is_forced(&self) -> bool {
         self.force
     }
@@ -211,7 +205,6 @@ impl WorkerAgentArguments {
         Ok(WorkerAgents { gate, recorder: Some((recorder, path.clone())), ..agents })
     }
 
-    /// Returns the flags for a later command that resumes a board.
     pub(crate) fn resume_flags(&self, data_dir: &Path, config: Option<&Path>) -> ResumeFlags {
         let mut words = data_dir_flags(data_dir);
         let finds = words.clone();
@@ -237,19 +230,15 @@ pub(crate) fn data_dir_flags(data_dir: &Path) -> String {
 /// Flags with which a later command finds the board and uses the same agents.
 #[derive(Clone)]
 pub(crate) struct ResumeFlags {
-    /// Flags to find boards.
     find_flags: String,
-    /// Flags to find boards and assign agents.
     agent_flags: String,
 }
 
 impl ResumeFlags {
-    /// Returns a command line that resumes a board.
     pub(crate) fn resume_command(&self, words: &str) -> String {
         format!("patchboard {words}{}", self.agent_flags)
     }
 
-    /// Returns a command line that inspects a board.
     pub(crate) fn inspect_command(&self, words: &str) -> String {
         format!("patchboard {words}{}", self.find_flags)
     }
@@ -293,7 +282,6 @@ impl WorkerAgents {
         (self.sends_no_key && is_denied).then_some("no key was sent; give --api-key-env")
     }
 
-    /// Watches the models of the run.
     pub(crate) fn outages(&self) -> Outages {
         Outages::new(self.gate.clone())
     }
@@ -312,7 +300,6 @@ impl WorkerAgents {
     }
 }
 
-/// Opens the recording of a blueprint's run.
 fn player(path: &Path, blueprint: &str) -> Result<Player, Failure> {
     let player = Player::open(path).map_err(|error| cassette_failure(&error))?;
     if player.blueprint() != blueprint {
@@ -323,7 +310,6 @@ fn player(path: &Path, blueprint: &str) -> Result<Player, Failure> {
     Ok(player)
 }
 
-/// Marks the recorded responses that these records hold.
 fn mark_answered(player: &Player, records: &[Record]) {
     let hasher = records.first().and_then(archive::hasher_of);
     let names = hasher.map(|hasher| player.names(&hasher)).unwrap_or_default();

@@ -1,6 +1,5 @@
 //! Meanings of the stable codes, from `docs/codes.md`; a test keeps that page equal to the enums.
 
-/// Text of the page, as in the repository.
 const PAGE: &str = include_str!("../../../docs/codes.md");
 
 /// Code and its meaning.

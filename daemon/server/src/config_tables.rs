@@ -21,9 +21,6 @@ struct File {
 }
 
 /// Checks the names and types in `[serve]`, `[retention]` and `[notify]` of a file.
-///
-/// # Errors
-/// The place and the reason.
 pub fn check(file: &Path) -> Result<(), Failure> {
     let refused = |why: String| Failure::invalid_input("bad_config", format!("{}: {why}", file.display()));
     let text = config::text(file).map_err(|error| refused(format!("cannot be read: {error}")))?;

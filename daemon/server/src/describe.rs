@@ -27,10 +27,8 @@ pub use file_edits::{EditInfo, EditLine};
 pub use patchboard_kernel::view::grouped;
 pub use shortages::{NestedShortage, NestedShortages, UnshownInfo, ViewShortages};
 
-/// Maximum characters of a foreign text.
 const TEXT_CHARS_MAX: usize = 100;
 
-/// Maximum characters of a rejected reply.
 const REPLY_CHARS_MAX: usize = 240;
 
 /// Maximum lines of a foreign text of several lines.
@@ -39,7 +37,6 @@ const BLOCK_LINES_MAX: usize = 40;
 /// Maximum characters of each of these lines.
 const BLOCK_LINE_CHARS_MAX: usize = 400;
 
-/// Maximum operations of a patch.
 const OPS_MAX: usize = 4;
 
 /// Describes a record, or reports that it cannot be read.
@@ -369,12 +366,10 @@ fn name(name: &str) -> String {
     short(name, 40)
 }
 
-/// Formats the deadline of a question.
 fn until(expires: Option<Timestamp>) -> String {
     expires.map(|expires| format!(" (until {})", format_time(expires))).unwrap_or_default()
 }
 
-/// Describes a retry by an operator.
 fn retry(retried: &Retried) -> String {
     let what = match (&retried.invocation, &retried.worker) {
         (Some(invocation), _) => format!("invocation #{invocation}"),

@@ -64,7 +64,6 @@ pub(crate) struct FindingInfo {
 }
 
 impl FindingInfo {
-    /// Returns a finding as data.
     pub(crate) fn new(finding: &Diagnostic) -> Self {
         Self {
             code: finding.code,

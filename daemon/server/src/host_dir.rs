@@ -25,7 +25,6 @@ use crate::failure::Failure;
 const SETTINGS: &str = "patchboard.toml";
 pub(crate) const SETTINGS_PATTERN: &str = "/[Pp][Aa][Tt][Cc][Hh][Bb][Oo][Aa][Rr][Dd].[Tt][Oo][Mm][Ll]";
 
-/// Maximum bytes of the settings.
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
 /// Directory of the workspace's own files.
@@ -40,7 +39,6 @@ const DATA_DEPTH_MAX: usize = 2;
 /// Lock of the host, held while it runs.
 const LOCK: &str = "host.lock";
 
-/// Address of the host.
 const ADDRESS: &str = "host.json";
 
 /// Log of the host; truncated at the start of the next one.
@@ -49,13 +47,11 @@ const LOG: &str = "host.log";
 /// Prefix and suffix of the lock files of agent names.
 const AGENT: (&str, &str) = ("agent-", ".lock");
 
-/// Maximum bytes of an address.
 const ADDRESS_BYTES_MAX: u64 = 4096;
 
 /// Maximum number of agents with the same base name.
 const NUMBERS_MAX: usize = 256;
 
-/// Maximum number of agent names read.
 const NAMES_MAX: usize = 10_000;
 
 /// Directory shared by agents.
@@ -235,7 +231,6 @@ impl HostDir {
         rustix::fs::renameat(&self.own, &name, &self.own, ADDRESS).map_err(|error| failed(error.into()))
     }
 
-    /// Removes the address of the host.
     pub(crate) fn remove_address(&self) {
         self.remove(ADDRESS);
     }
@@ -250,12 +245,10 @@ const fn writing() -> OFlags {
     OFlags::RDWR.union(OFlags::CREATE).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
 }
 
-/// Returns the lock file of a name.
 fn file_of(name: &str) -> String {
     format!("{}{name}{}", AGENT.0, AGENT.1)
 }
 
-/// Returns true for the same file.
 fn same(there: &Stat, own: Result<Stat, Errno>) -> bool {
     own.is_ok_and(|own| (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
 }

@@ -27,9 +27,6 @@ pub struct Interrupts {
 
 impl Interrupts {
     /// Starts to listen.
-    ///
-    /// # Errors
-    /// `signals`: the signals cannot be listened to.
     #[cfg(unix)]
     pub fn new() -> Result<Self, Failure> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -42,9 +39,6 @@ impl Interrupts {
     }
 
     /// Starts to listen.
-    ///
-    /// # Errors
-    /// `signals`: the signals cannot be listened to.
     #[cfg(windows)]
     pub fn new() -> Result<Self, Failure> {
         Ok(Self { interrupt: tokio::signal::windows::ctrl_c().map_err(|error| signal_error(&error))? })

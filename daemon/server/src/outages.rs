@@ -13,7 +13,6 @@ use tokio::time::{Instant, Interval, interval_at};
 
 use patchboard_kernel::text::counted;
 
-/// Update interval of the line.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Returns the operator's name of a worker's preferred model; `None` if the worker is no language model.
@@ -69,10 +68,8 @@ impl Outages {
     }
 }
 
-/// Text for a model that does not recover by itself.
 const OPERATOR: &str = "an operator must mend that";
 
-/// Describes a transition.
 pub(crate) fn sentence(transition: &Transition) -> String {
     let model = transition.key.model();
     match transition.change {
@@ -102,7 +99,6 @@ fn line(models: &[ModelState]) -> String {
     away.collect::<Vec<_>>().join(" · ")
 }
 
-/// Describes a model's state by the reason of a deferral.
 const fn state_text(reason: DeferralReason) -> &'static str {
     match reason {
         DeferralReason::RateLimited => "is rate-limited",

@@ -25,9 +25,14 @@ enum Touch {
     /// Write or removal without a shift of other elements.
     At(String),
     /// Insertion into an array before other elements.
-    Inserted { array: String, index: usize },
-    /// Removal from an array.
-    Removed { array: String, index: usize },
+    Inserted {
+        array: String,
+        index: usize,
+    },
+    Removed {
+        array: String,
+        index: usize,
+    },
 }
 
 /// Returns the last commit that touched the place, an ancestor or a descendant. Returns `None` if the place is

@@ -113,7 +113,6 @@ impl Reader {
     }
 }
 
-/// Finds a board in a journal; see [`Reader::find`].
 pub(crate) fn find(journal: &dyn Journal, wanted: &str) -> Result<BoardSummary, Failure> {
     let boards = wait(journal.boards()).map_err(storage)?;
     let matching: Vec<&BoardSummary> = match wanted {

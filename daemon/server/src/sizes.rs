@@ -18,9 +18,6 @@ const UNITS: [(&str, u64); 8] = [
 const SIZE: &str = "a size is a whole number of bytes, or one with a unit: 1048576, 512MiB, 2GiB, 2GB";
 
 /// Parses a number of bytes: `1048576`, or with a unit as in `512MiB`.
-///
-/// # Errors
-/// A message for people.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let unit = UNITS.iter().find_map(|(name, bytes)| Some((text.strip_suffix(name)?, *bytes)));
     let (number, unit) = unit.unwrap_or((text, 1));

@@ -92,7 +92,6 @@ pub(crate) struct AnswerArguments {
     text: Option<String>,
 }
 
-/// Answer of a person.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum PersonAnswer {
     Agrees,
@@ -119,7 +118,6 @@ impl AnswerArguments {
     }
 }
 
-/// Answers a question of a daemon's board over HTTP.
 async fn over_http(daemon: &Client, asked: &QuestionArguments, said: &PersonAnswer, output: Output) -> Outcome {
     let questions = list_remote(daemon).await?;
     let of_board = |question: &&Value| question["board"].as_str().is_some_and(|id| id.starts_with(&asked.board.board));

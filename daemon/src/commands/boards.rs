@@ -83,7 +83,6 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     gone.map(|()| Exit::Done)
 }
 
-/// Waiting conditions of a board that has not ended.
 #[derive(Default)]
 struct WaitState {
     is_paused: bool,

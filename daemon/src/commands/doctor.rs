@@ -229,7 +229,6 @@ fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
     ]
 }
 
-/// Queries the daemon's readiness.
 async fn ready(client: &Client, output: Output) -> Outcome {
     let answer = client.get("/readyz").await?;
     if output.is_json() {

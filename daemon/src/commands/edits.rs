@@ -64,7 +64,6 @@ pub(crate) struct Arguments {
     dollars: Option<f64>,
 }
 
-/// Test result.
 #[derive(Clone, Copy, Debug)]
 struct Score {
     passed: u64,
@@ -89,7 +88,6 @@ fn dollars(text: &str) -> Result<f64, String> {
     amount.ok_or_else(|| "write an amount like 1.25".to_owned())
 }
 
-/// Statistics of a board's edits and work.
 struct Row {
     board: String,
     metrics: Metrics,
@@ -209,12 +207,10 @@ impl Row {
     }
 }
 
-/// Task of a board.
 struct Task {
     engineer: String,
     round: u64,
     files: BTreeSet<String>,
-    /// Number of functions in the task.
     functions: usize,
 }
 
@@ -248,7 +244,6 @@ fn edits_json(edits: &EditCounts) -> Value {
     })
 }
 
-/// Returns the test result in the board's document.
 fn verdict(document: &Node) -> Option<Score> {
     let number = |name| document.child("verdict")?.child(name)?.to_value().as_u64();
     let (passed, failed) = (number("passed")?, number("failed")?);

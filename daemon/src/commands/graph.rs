@@ -69,10 +69,8 @@ struct Figure {
     arrows: Vec<Arrow>,
 }
 
-/// Node as drawn.
 struct Shape {
     kind: ShapeKind,
-    /// Lines of the label.
     label: Vec<String>,
     /// Set if several workers may write the place.
     is_contested: bool,
@@ -167,7 +165,6 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Returns the figure of the whole graph.
 fn graph_figure(graph: &Graph) -> Figure {
     let place = |node: &Node| graph.nodes.iter().position(|other| other == node);
     let arrow = |edge: &Edge| {

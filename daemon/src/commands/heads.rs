@@ -35,7 +35,6 @@ pub(crate) struct Arguments {
     boards: Vec<String>,
 }
 
-/// Head that was printed before.
 #[derive(Clone, Deserialize, PartialEq, Eq, Debug)]
 pub(crate) struct SavedHead {
     pub(crate) board: BoardId,
@@ -79,10 +78,8 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     sound()
 }
 
-/// Column titles of the text output.
 const HEADER: [&str; 5] = ["BOARD", "SEQ", "HASH", "VERSION", "STATUS"];
 
-/// Reads heads printed before.
 pub(crate) fn read(path: &Path) -> Result<Vec<SavedHead>, Failure> {
     let bad = |why: String| {
         Failure::invalid_input("bad_heads", format!("{} holds no heads: {why}", path.display()))

@@ -54,7 +54,6 @@ impl Inbox {
     }
 }
 
-/// Returns the pending questions of a daemon's boards.
 pub(super) async fn list_remote(daemon: &Client) -> Result<Vec<Value>, Failure> {
     let inbox = daemon.get("/v1/inbox").await?;
     Ok(inbox["questions"].as_array().cloned().unwrap_or_default())

@@ -211,7 +211,6 @@ fn unreadable(text: &str) -> ReplyBody {
     ReplyBody::Text(format!("not a line: {text}"))
 }
 
-/// Proposal parsed from a line.
 struct Line {
     worker: String,
     reply: ReplyBody,

@@ -233,11 +233,8 @@ async fn read(
     }
 }
 
-/// Destination of messages.
 enum Destination {
-    /// Endpoint of a daemon.
     Daemon { client: Client, path: String, room: Option<u32> },
-    /// Editor in this process.
     Local { editor: Editor, turns: Arc<CommandQueue> },
 }
 
@@ -277,7 +274,6 @@ impl Destination {
         }
     }
 
-    /// Returns the failure for an incomplete response.
     fn broken(&self, error: &axum::Error) -> Failure {
         match self {
             Self::Daemon { client, path, .. } => client.broken(path, error),
@@ -302,7 +298,6 @@ impl Endpoint {
         self.send_result(None, message).await;
     }
 
-    /// Like [`Endpoint::send`], for the result of a command.
     async fn send_result(&self, turn: Option<Arc<RunningCommand>>, message: Value) {
         let _ = self.answers.send((message, turn)).await;
     }
@@ -314,7 +309,6 @@ impl Endpoint {
         }
     }
 
-    /// Sends a message to its destination, and writes the response.
     async fn forward(&self, message: &Value, text: String, queued: Option<QueuedCommand>) {
         let turn = match queued {
             Some(queued) => queued.turn().await,

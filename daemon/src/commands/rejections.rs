@@ -43,7 +43,6 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     reader.exit_after_listing(&summary.id)
 }
 
-/// Returns the cells of a line.
 pub(crate) fn row(counted: RejectionCountInfo) -> [String; 4] {
     let RejectionCountInfo { worker, stage, code, count } = counted;
     [worker.to_string(), stage.to_string(), code.to_string(), count.to_string()]

@@ -20,10 +20,8 @@ use crate::output::{Output, json_line, short};
 use crate::runner;
 use crate::worker_agents::{ResumeFlags, WorkerAgentArguments, WorkerAgents, quoted};
 
-/// Maximum bytes of a request.
 const REQUEST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Maximum nesting of a request.
 const REQUEST_DEPTH_MAX: usize = 64;
 
 /// Create a board from a blueprint and a request, and run it to completion

@@ -22,7 +22,6 @@ use crate::output::Output;
 use crate::reader::{Reader, bad_board};
 use crate::worker_agents::{AgentArguments, PlayedRecording};
 
-/// Maximum bytes of a reply read from a file.
 const REPLY_BYTES_MAX: u64 = 16 << 20;
 
 /// Run one worker again on the board as it was before a record, and show what it would commit
@@ -138,7 +137,6 @@ fn read_reply(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| unreadable(&error))
 }
 
-/// Calls the worker's agent.
 async fn ask(
     agents: &AgentArguments,
     moment: &DryRunPoint,

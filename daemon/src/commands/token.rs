@@ -106,7 +106,6 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     }
 }
 
-/// Prints an idempotency key.
 fn print_key(of: &KeyArguments, output: Output) -> Outcome {
     let content = if of.json {
         let value: Value = input::read(&of.content, "JSON", "content_unreadable")?;

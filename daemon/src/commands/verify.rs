@@ -53,7 +53,6 @@ pub(crate) struct Arguments {
     heads: Option<PathBuf>,
 }
 
-/// Help text for a file that differs from the written one.
 const FILE_DIFFERS_HELP: &str =
     "the file is not what was written, or not all of it, or goes on after that: get it again from where it was written";
 
@@ -96,7 +95,6 @@ fn is_file(wanted: &str) -> bool {
     wanted == STDIN || wanted.contains(['/', '.'])
 }
 
-/// Reads the board that a file contains.
 fn read_file(name: &str) -> Result<BoardFile, Failure> {
     let source: Box<dyn BufRead> = match name {
         STDIN => Box::new(stdin().lock()),
@@ -130,7 +128,6 @@ fn verified(journal: &dyn Journal, board: &BoardId, head: Option<Digest>) -> Res
     Ok(verified)
 }
 
-/// Verifies every board of a list of heads.
 fn verify_heads(heads: &[SavedHead], data_dir: &Path, output: Output) -> Outcome {
     let reader = Reader::open(data_dir)?;
     let mut bad = 0;

@@ -66,7 +66,6 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     Ok(if report.is_valid() { Exit::Done } else { Exit::InvalidInput })
 }
 
-/// Reads the definition in a file.
 fn definition(path: &Path) -> Result<Definition, Failure> {
     let help =
         "a definition is {nodes: {ID: {...}}}; for a blueprint with a workflow, `patchboard check` reports the same";

@@ -19,14 +19,16 @@ use crate::serve::instance_lock::LOCK;
 /// Interval of progress reports while boards are verified.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Observed data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum DataDir {
     /// Missing or inaccessible; `creatable` is the result of creating a probe directory in its first existing ancestor.
-    Missing { path: String, creatable: Result<(), String> },
-    /// Not a directory.
-    NoDirectory { path: String },
-    /// Existing directory.
+    Missing {
+        path: String,
+        creatable: Result<(), String>,
+    },
+    NoDirectory {
+        path: String,
+    },
     Exists {
         path: String,
         /// Set if users beside its owner may read it.
@@ -36,18 +38,16 @@ pub(crate) enum DataDir {
     },
 }
 
-/// Observed journal of the data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum JournalCheck {
-    /// No journal.
     None,
-    /// Unusable journal.
-    Broken { code: &'static str, message: String },
+    Broken {
+        code: &'static str,
+        message: String,
+    },
     /// Journal that has lost acknowledged records.
     Lost(Vec<RecordLoss>),
-    /// Readable journal.
     Read {
-        /// Duration of the check.
         took: Duration,
         boards: usize,
         /// Boards that have not ended, held by a process.
@@ -55,21 +55,18 @@ pub(crate) enum JournalCheck {
         /// Boards that have not ended, held by no process.
         interrupted: usize,
         failed: usize,
-        /// Time of the newest record.
         newest: Option<Timestamp>,
         /// Boards that fail verification, with the reason.
         damaged_boards: Vec<(BoardId, AuditError)>,
     },
 }
 
-/// Presence of a daemon on a data directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DaemonPresence {
     Free,
     Served,
 }
 
-/// Result of listening on an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum BindResult {
     Free,
@@ -77,7 +74,6 @@ pub(crate) enum BindResult {
     Impossible(String),
 }
 
-/// Observed program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ProgramLookup {
     Executable(String),
@@ -208,7 +204,6 @@ pub(crate) fn files() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Binds an address briefly.
 pub(crate) fn bound(address: SocketAddr) -> BindResult {
     match TcpListener::bind(address) {
         Ok(_) => BindResult::Free,

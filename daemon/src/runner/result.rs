@@ -34,9 +34,7 @@ pub(crate) struct RunResult<'a> {
     /// End of the board; `None` if it is paused or waits for persons.
     pub(crate) ended: Option<Ended>,
     pub(crate) version: Version,
-    /// Document of the board.
     pub(crate) state: &'a State,
-    /// Condition under which the board is done.
     pub(crate) done: Option<&'a Done>,
     /// Places of the document that hold the result.
     pub(crate) results: Vec<PointerBuf>,
@@ -44,7 +42,6 @@ pub(crate) struct RunResult<'a> {
     pub(crate) has_files: bool,
     /// Last record of the board.
     pub(crate) head: Head,
-    /// Totals from the board's records.
     pub(crate) totals: &'a Totals,
     /// Cost of the calls, as `cost` reports it.
     pub(crate) account: Account,
@@ -54,9 +51,7 @@ pub(crate) struct RunResult<'a> {
     pub(crate) failed_nodes: Vec<FailedNode>,
     /// Reason for a pause by the kernel, if any.
     pub(crate) pause_cause: Option<PauseCause>,
-    /// Pending questions to persons.
     pub(crate) pending: &'a BTreeMap<Seq, PendingQuestion>,
-    /// Flags for commands that resume the board.
     pub(crate) resume_flags: &'a ResumeFlags,
 }
 
@@ -75,7 +70,6 @@ const fn exit_of(end: End) -> Exit {
 }
 
 impl RunResult<'_> {
-    /// Prints the result, and returns the exit code.
     pub(crate) fn print(&self, output: Output) -> Outcome {
         if output.is_json() {
             output.json(&self.json())?;

@@ -3,10 +3,8 @@
 use patchboard_workspace::session::CommandResult;
 use serde_json::Value;
 
-/// Maximum number of changes shown.
 const CHANGES_MAX: usize = 20;
 
-/// Maximum number of files shown per change.
 const PATHS_MAX: usize = 8;
 
 /// Describes the latest edits of a journal page.

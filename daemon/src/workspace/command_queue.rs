@@ -19,7 +19,6 @@ use tokio::task::unconstrained;
 /// Maximum number of lost answers not yet reported to the host; the oldest are dropped.
 const LOST_ANSWERS_MAX: usize = 64;
 
-/// Commands of one agent.
 pub(crate) struct CommandQueue {
     /// Number of the last command requested.
     last_requested: AtomicU64,
@@ -30,7 +29,6 @@ pub(crate) struct CommandQueue {
     queue: Arc<AsyncMutex<()>>,
 }
 
-/// Command queued behind earlier ones.
 pub(crate) struct QueuedCommand {
     turns: Arc<CommandQueue>,
     number: u64,
@@ -85,7 +83,6 @@ impl QueuedCommand {
 }
 
 impl RunningCommand {
-    /// Returns the order data for the host.
     pub(crate) fn order(&self) -> Order {
         Order {
             number: self.number,

@@ -17,7 +17,6 @@ use crate::failure::Failure;
 use crate::serve::host;
 use crate::serve::mcp::{editor, no_such_tool};
 
-/// Tool that shows recent changes.
 const CHANGES: &str = "changes";
 
 /// Member of `_meta` with the client's name, since protocol version 2026-07-28.
@@ -33,7 +32,6 @@ pub(crate) struct Editor {
 }
 
 impl Editor {
-    /// Creates an editor for an agent's connection.
     pub(crate) fn new(client: Arc<HostClient>) -> Self {
         // Invalid settings are reported by the host, at the first command.
         let spec = host::blueprint(&client.settings().unwrap_or_default()).workspace;
@@ -41,7 +39,6 @@ impl Editor {
         Self { client, spec: Arc::new(spec), command: Weak::new() }
     }
 
-    /// Returns a copy for one command.
     pub(crate) fn for_command(&self, command: &Arc<RunningCommand>) -> Self {
         Self { command: Arc::downgrade(command), ..self.clone() }
     }

@@ -68,7 +68,6 @@ const NAMELESS: &str = "agent";
 /// Connection of one agent to its directory.
 pub(crate) struct HostClient {
     open_dir: Mutex<OpenDir>,
-    /// Requested name.
     requested_name: Option<String>,
     /// Idempotency key of its leases, for a retry after a lost response.
     key: String,
@@ -77,7 +76,6 @@ pub(crate) struct HostClient {
     /// True once the agent has read or changed a file.
     has_worked: AtomicBool,
     session: AsyncMutex<Option<Arc<LeaseSession>>>,
-    /// Command under way.
     under_way: Mutex<Option<AbortHandle>>,
 }
 
@@ -132,7 +130,6 @@ impl HostClient {
         )
     }
 
-    /// Reads the operator's settings for the directory.
     pub(crate) fn settings(&self) -> Result<WorkspaceConfig, Failure> {
         self.open_dir()?.place.settings()
     }
@@ -340,7 +337,6 @@ fn relative(place: &HostDir, arguments: &mut Value) -> Result<(), CommandResult>
     Ok(())
 }
 
-/// Converts a problem document into an editor's answer.
 fn problem_to_answer(problem: Value) -> CommandResult {
     let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
     let code = Some(text("code"));

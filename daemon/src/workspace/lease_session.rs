@@ -48,7 +48,6 @@ const GONE: &[&str] = &[
 pub(super) struct LeaseSession {
     pub(super) place: Arc<HostDir>,
     pub(super) client: Client,
-    /// Process id of the host.
     pub(super) pid: u32,
     pub(super) board: String,
     pub(super) lease: String,
@@ -56,15 +55,12 @@ pub(super) struct LeaseSession {
     pub(super) has_worked: bool,
 }
 
-/// Request to the host.
 pub(super) enum HostRequest {
     /// File command, and true if it is an edit.
     Command(Value, bool),
-    /// Recent commits.
     LastCommits,
 }
 
-/// Failure of a request.
 pub(super) enum HostError {
     /// Host, board or lease has been replaced, or will be.
     Replaced(Failure),
@@ -86,7 +82,6 @@ pub(super) fn host_gone(why: &str) -> Failure {
     Failure::failed("host_gone", why).help("try again; what the host complained of is in .patchboard/host.log")
 }
 
-/// Returns a new idempotency key.
 pub(super) fn new_key() -> Result<String, Failure> {
     tokens::random().map(|text| text.trim_start_matches(tokens::PREFIX).to_owned())
 }

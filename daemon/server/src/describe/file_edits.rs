@@ -12,7 +12,6 @@ use utoipa::ToSchema;
 use super::{TEXT_CHARS_MAX, name};
 use crate::text::short;
 
-/// Maximum files listed for an edit.
 const FILES_SHOWN: usize = 4;
 
 /// Accepted edit of files.
@@ -122,7 +121,6 @@ impl<'a> EditLine<'a> {
         format!("version {}: {} edits {}{intent}", committed.version, self.by(), self.changes())
     }
 
-    /// Returns the edit as data.
     pub(crate) fn info(&self) -> EditInfo {
         let file = |(path, version, exists): &(FilePath, u64, bool)| EditedFile {
             path: path.to_string(),

@@ -24,7 +24,6 @@ pub struct ViewShortages {
     later: BTreeMap<WorkerName, LaterShortages>,
 }
 
-/// Later such calls of a worker.
 #[derive(Debug)]
 struct LaterShortages {
     calls: usize,

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::receiver::DeliveryError;
 
-/// Minimum and maximum wait.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(300);
 

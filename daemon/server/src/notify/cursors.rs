@@ -20,13 +20,11 @@ const DIRECTORY: &str = "notify";
 /// Marker file: all boards existing when notices were first configured have a cursor.
 const INITIALIZED: &str = "begun";
 
-/// Maximum bytes of a cursor that are read.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Layout version written by this program. Files before version 1 have no version.
 const VERSION: u32 = 2;
 
-/// Layout of a cursor's file.
 #[derive(Serialize)]
 struct Stored<'a> {
     version: u32,
@@ -34,30 +32,24 @@ struct Stored<'a> {
     cursor: &'a Cursor,
 }
 
-/// Version of a cursor's file.
 #[derive(Deserialize)]
 struct Versioned {
     #[serde(default)]
     version: u32,
 }
 
-/// Cursors of one receiver.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursors {
     directory: PathBuf,
 }
 
 impl Cursors {
-    /// Returns the cursors of a kind of receiver in a data directory.
     pub(crate) fn new(data_dir: &Path, receiver: &str) -> Self {
         Self { directory: data_dir.join(DIRECTORY).join(receiver) }
     }
 
     /// Creates a cursor for every board when notices are first configured: after its last record, with its pending
     /// questions. A board without a cursor after that is new, and starts at its first record. Blocks.
-    ///
-    /// # Errors
-    /// A storage error.
     pub(crate) fn begin(&self, reader: &Reader) -> Result<(), Failure> {
         let fault = |error| self.storage_error(&error);
         if self.directory.join(INITIALIZED).exists() {
@@ -87,9 +79,6 @@ impl Cursors {
     }
 
     /// Removes the cursors of boards that were deleted. Blocks.
-    ///
-    /// # Errors
-    /// A storage error.
     pub(crate) fn sweep(&self, reader: &Reader) -> Result<(), Failure> {
         let tombstones = wait(reader.journal.tombstones()).map_err(storage)?;
         for board in tombstones.iter().filter(|board| board.archive.is_none()) {
@@ -112,9 +101,6 @@ impl Cursors {
     }
 
     /// Stores the cursor of a board atomically. Blocks.
-    ///
-    /// # Errors
-    /// A storage error.
     pub(crate) fn save(&self, board: &BoardId, cursor: &Cursor) -> io::Result<()> {
         self.write(&name(board), &serde_json::to_vec(&Stored { version: VERSION, cursor })?)
     }
@@ -143,7 +129,6 @@ fn read(text: &str) -> Result<Cursor, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
-/// Returns the name of a board's file.
 fn name(board: &BoardId) -> String {
     let id = board.as_str();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

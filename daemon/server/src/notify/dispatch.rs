@@ -42,7 +42,6 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// Minimum interval of checks for boards with calls that the gate holds back.
 const HELD_MIN: Duration = Duration::from_secs(1);
 
-/// Dispatchers of all receivers.
 pub(crate) struct Notifier {
     dispatchers: Vec<Arc<Dispatcher>>,
     heads: Vec<HeadSender>,
@@ -50,9 +49,6 @@ pub(crate) struct Notifier {
 
 impl Notifier {
     /// Prepares the cursors; must run before any board does. The daemon has the `feeds` of the receivers.
-    ///
-    /// # Errors
-    /// The cursors cannot be stored.
     pub(crate) async fn begin(
         daemon: &Arc<Daemon>,
         settings: Option<Settings>,
@@ -97,7 +93,6 @@ impl Notifier {
     }
 }
 
-/// Delivers notices to one receiver.
 struct Dispatcher {
     daemon: Arc<Daemon>,
     settings: Arc<Settings>,
@@ -106,11 +101,9 @@ struct Dispatcher {
     feed: Arc<ChangeFeed>,
 }
 
-/// Board with its current cursor.
 struct Tracked {
     blueprint: String,
     cursor: Cursor,
-    /// Position stored on disk.
     saved: Option<Seq>,
 }
 
@@ -123,25 +116,19 @@ impl Tracked {
 
 /// Reason that a visit ended before the end of the journal.
 enum Interruption {
-    /// Delivery of a notice failed.
     Undelivered(String, DeliveryError),
-    /// Journal cannot be read.
     Unreadable(Problem),
-    /// Board has been removed.
     Gone,
 }
 
-/// Result of a visit.
 struct VisitResult {
     tracked: Option<Tracked>,
     outcome: Result<(), Interruption>,
 }
 
-/// State of a dispatcher's boards.
 #[derive(Default)]
 struct Boards {
     tracked: BTreeMap<BoardId, Tracked>,
-    /// Boards to visit, in this order.
     ready: VecDeque<BoardId>,
     is_ready: BTreeSet<BoardId>,
     /// Boards with a visit in progress.
@@ -187,7 +174,6 @@ impl Boards {
         }
     }
 
-    /// Adds the boards with an expired timer.
     fn expire(&mut self, now: Instant) {
         while let Some((at, board)) = self.timers.first().cloned()
             && at <= now
@@ -254,7 +240,6 @@ impl Dispatcher {
         new.into_iter().for_each(|board| boards.mark(board));
     }
 
-    /// Schedules the next visit of a board.
     fn finish_visit(&self, boards: &mut Boards, board: BoardId, visited: VisitResult) {
         let receiver = self.receiver.name();
         match visited.outcome {

@@ -14,7 +14,6 @@ use super::notice::matters;
 
 /// Boards for a receiver's dispatcher to visit. Holds no records: the journal does.
 pub(crate) struct ChangeFeed {
-    /// Kind of the receiver.
     pub(crate) receiver: &'static str,
     marks: Mutex<Marks>,
     changed: Notify,
@@ -25,9 +24,7 @@ struct Marks {
     marked: BTreeSet<BoardId>,
     /// Boards for which every record marks the board.
     waiting: BTreeSet<BoardId>,
-    /// Times of boards' first undelivered notices.
     undelivered: BTreeMap<BoardId, Timestamp>,
-    /// Time of undelivered heads.
     heads: Option<Timestamp>,
 }
 
@@ -41,7 +38,6 @@ impl ChangeFeed {
         self.changed.notified().await;
     }
 
-    /// Takes the marked boards.
     pub(crate) fn take(&self) -> BTreeSet<BoardId> {
         std::mem::take(&mut self.marks().marked)
     }
@@ -65,12 +61,10 @@ impl ChangeFeed {
         }
     }
 
-    /// Sets the time of undelivered heads; `None` if all are delivered.
     pub(crate) fn set_heads_undelivered(&self, since: Option<Timestamp>) {
         self.marks().heads = since;
     }
 
-    /// Returns the time of the oldest undelivered notice or heads.
     pub(crate) fn oldest_undelivered(&self) -> Option<Timestamp> {
         let marks = self.marks();
         marks.undelivered.values().copied().chain(marks.heads).min()
@@ -98,9 +92,7 @@ impl ChangeFeed {
 
 /// Observer that also marks feeds and tracks storage failures.
 pub(crate) struct WithFeeds<O> {
-    /// Inner observer.
     pub(crate) observer: O,
-    /// Feeds of all receivers.
     pub(crate) feeds: Vec<Arc<ChangeFeed>>,
     pub(crate) disk: Arc<StorageHealth>,
 }

@@ -18,7 +18,6 @@ use crate::reader::{format_time, storage};
 use crate::serve::service::Daemon;
 use patchboard_kernel::text::counted;
 
-/// Maximum heads per message.
 const HEADS_MAX: usize = 500;
 
 /// Head of a board, with the members that `patchboard verify --heads` reads.
@@ -56,12 +55,10 @@ fn message(heads: &[Head], at: Timestamp) -> (String, String) {
     (id, body)
 }
 
-/// Sends heads to one receiver.
 pub(super) struct HeadSender {
     pub(super) daemon: Arc<Daemon>,
     pub(super) receiver: Receiver,
     pub(super) feed: Arc<ChangeFeed>,
-    /// Interval of checks.
     pub(super) every: Duration,
 }
 

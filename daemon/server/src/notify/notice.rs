@@ -17,13 +17,11 @@ use crate::describe::retry_option;
 use crate::reader::format_time;
 use crate::text::{path, short};
 
-/// Maximum characters of a question.
 const QUESTION_CHARS_MAX: usize = 500;
 
 /// Maximum number of waiting invocations in a cursor; further ones are not tracked.
 const WAITS_MAX: usize = 256;
 
-/// Kind of a notice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Topic {
@@ -43,7 +41,6 @@ impl Topic {
     /// Topics that can be subscribed to.
     pub(crate) const ALL: [Self; 4] = [Self::Question, Self::Provider, Self::Stopped, Self::GaveUp];
 
-    /// Returns the stable name.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Question => "question",
@@ -60,15 +57,11 @@ impl Topic {
 pub struct Notice {
     /// `BOARD:SEQ:KIND`, equal in every delivery.
     pub id: String,
-    /// Kind.
     pub(crate) kind: Topic,
     /// Time of the event, RFC 3339.
     pub(crate) at: String,
-    /// Board.
     pub(crate) board: BoardId,
-    /// Name of the blueprint.
     pub(crate) blueprint: String,
-    /// Record that the notice is about.
     pub(crate) seq: Seq,
     /// One sentence.
     pub(crate) message: String,
@@ -78,9 +71,7 @@ pub struct Notice {
     pub(crate) command: Option<String>,
     /// Request to the daemon that resolves it.
     pub(crate) request: Option<String>,
-    /// Path of the board in the API.
     pub(crate) path: String,
-    /// Time of the event.
     #[serde(skip)]
     pub(crate) since: Timestamp,
 }
@@ -99,7 +90,6 @@ impl Notice {
     }
 }
 
-/// Board and record of a notice.
 struct NoticeSource<'a> {
     board: &'a BoardId,
     blueprint: &'a str,
@@ -146,7 +136,6 @@ struct Wait {
 }
 
 impl Wait {
-    /// Formats the model, if known, and the reason.
     fn cause(&self) -> String {
         let model = self.model.as_ref().map(|model| format!("model {model}: ")).unwrap_or_default();
         format!("{model}{}", self.reason)
@@ -177,9 +166,7 @@ pub(crate) struct Cursor {
 /// Data about a board that its records do not hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
-    /// Board.
     pub(crate) board: &'a BoardId,
-    /// Name of its blueprint.
     pub(crate) blueprint: &'a str,
     /// Maximum wait for a provider without a notice.
     pub(crate) provider_after: Duration,
@@ -192,7 +179,6 @@ impl Context<'_> {
 }
 
 impl Cursor {
-    /// Returns a cursor after a record.
     pub(crate) fn after_record(after: Seq, questions: Vec<Seq>) -> Self {
         Self { after: Some(after), questions, ..Self::default() }
     }
@@ -280,9 +266,6 @@ impl Cursor {
     }
 
     /// Returns the notice of a question before the cursor; `None` if the record is no question.
-    ///
-    /// # Errors
-    /// The record cannot be read.
     pub(crate) fn question(record: &Record, context: &Context<'_>) -> Result<Option<Notice>, RecordError> {
         match record.body()? {
             Body::Approval(approval) => Ok(Some(question_notice(approval, &context.about(record.seq, record.at)))),
@@ -298,7 +281,6 @@ impl Cursor {
         self.waits.values().map(|wait| wait.since.plus_ms(provider_after.as_ms())).min()
     }
 
-    /// Returns the notice of a wait that is too long at this time.
     pub(crate) fn overdue(&mut self, now: Timestamp, context: &Context<'_>) -> Option<Notice> {
         let due = self.due(context.provider_after).filter(|due| *due <= now)?;
         let wait = self.waits.values().min_by_key(|wait| (wait.since, wait.seq))?;
@@ -420,7 +402,6 @@ fn given_up_notice(
     about.with(about.notice(Topic::GaveUp, message), &command, &["retry"])
 }
 
-/// Returns the notice of an end that requires an operator.
 fn end_notice(ended: Ended, about: &NoticeSource<'_>) -> Option<Notice> {
     let (topic, message) = match (ended.end, ended.cause) {
         (End::Stopped | End::Failed, cause) => {

@@ -59,9 +59,7 @@ impl Receiver {
     }
 
     /// Attempts to deliver a message of one line, within the timeout.
-    ///
-    /// # Errors
-    /// [`DeliveryError`]; the receiver may have got the message nevertheless.
+    /// After an error the receiver may have got the message nevertheless.
     pub async fn deliver(&self, id: &str, body: &str) -> Result<(), DeliveryError> {
         match self {
             Self::Webhook(webhook) => webhook.deliver(id, body).await,
@@ -80,10 +78,6 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Creates the client for an address.
-    ///
-    /// # Errors
-    /// No TLS client can be created.
     pub(super) fn new(url: Url, secret: Option<Secret>, timeout: Duration) -> Result<Self, String> {
         Ok(Self { http: client(url.as_str())?, url, secret, timeout })
     }
@@ -140,7 +134,6 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Stores a command line and the program's environment variables.
     pub(super) fn new(words: Vec<String>, env: &Environment, timeout: Duration) -> Self {
         let value = |name: &'static str| env.get(name).map(|value| (name, value.to_owned()));
         Self { words, env: INHERITED.into_iter().filter_map(value).collect(), timeout }
@@ -159,7 +152,6 @@ impl Program {
     }
 }
 
-/// Returns the outcome of a delivery, as named in metrics.
 pub(super) fn outcome_of(delivered: &Result<(), DeliveryError>) -> &'static str {
     match delivered {
         Ok(()) => "delivered",

@@ -18,13 +18,10 @@ use crate::failure::Failure;
 /// Default of the maximum wait for a provider without a notice.
 const PROVIDER_AFTER: Duration = Duration::from_secs(300);
 
-/// Default timeout of a delivery.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum timeout of a delivery.
 const TIMEOUT_MAX: Duration = Duration::from_secs(600);
 
-/// Minimum interval of messages with heads.
 const HEADS_MIN: Duration = Duration::from_secs(1);
 
 /// Configuration file, without the tables of other modules.
@@ -51,7 +48,6 @@ pub(crate) struct Table {
 pub struct Settings {
     /// Receivers; each gets every notice.
     pub receivers: Vec<Receiver>,
-    /// Topics of the notices to deliver.
     pub(crate) topics: Vec<Topic>,
     /// Maximum wait for a provider without a notice.
     pub(crate) provider_after: Duration,
@@ -63,9 +59,6 @@ pub struct Settings {
 
 impl Settings {
     /// Reads the table of a file; `None` if the file has no such table.
-    ///
-    /// # Errors
-    /// The table is invalid, or the secret's variable is not set.
     pub fn read(file: &Path, env: &Environment) -> Result<Option<Self>, Failure> {
         let name = file.display().to_string();
         let text = config::text(file)
@@ -77,9 +70,6 @@ impl Settings {
     }
 
     /// Parses the text of a file in a directory.
-    ///
-    /// # Errors
-    /// A message for people, with the line.
     fn parse(text: &str, directory: &Path, env: &Environment) -> Result<Option<Self>, String> {
         let file: File = toml::from_str(text).map_err(|error| toml_error(text, &error))?;
         let Some(table) = file.notify else { return Ok(None) };
@@ -165,7 +155,6 @@ impl Settings {
     }
 }
 
-/// Parses the address of a webhook.
 fn address_of(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("not an address: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {

@@ -8,7 +8,6 @@ use sha2::Sha256;
 /// Prefix of a base64 secret.
 const PREFIX: &str = "whsec_";
 
-/// Signing key of webhooks.
 #[derive(Clone)]
 pub(crate) struct Secret(Vec<u8>);
 
@@ -20,9 +19,7 @@ impl std::fmt::Debug for Secret {
 
 impl Secret {
     /// Parses `whsec_` followed by base64, or takes the bytes of any other text.
-    ///
-    /// # Errors
-    /// The text is empty or invalid base64; the message does not contain the text.
+    /// Error messages do not contain the text.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let key = match text.strip_prefix(PREFIX) {

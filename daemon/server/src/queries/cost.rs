@@ -220,12 +220,9 @@ impl ModelCost {
     }
 }
 
-/// Call that was dispatched.
 struct DispatchedCall {
     worker: WorkerName,
-    /// Admission by the gate.
     admitted: Admission,
-    /// Reply tokens reserved for it.
     reply_tokens: u64,
     /// Format version of its record.
     format: u32,
@@ -378,7 +375,6 @@ impl Details {
         Ok(details)
     }
 
-    /// Accounts for a finished call of an attempt.
     fn count_answer(
         &mut self,
         reader: &Reader,
@@ -434,7 +430,6 @@ impl Details {
         self.of_model(&call.admitted, |of| of.add(usage, &call.admitted));
     }
 
-    /// Adds the calls that wrote the blueprint to their model.
     fn charge_architect(&mut self, architect: &Architect) {
         let Some(admitted) = &architect.admitted else { return };
         self.of_model(admitted, |of| {
@@ -443,7 +438,6 @@ impl Details {
         });
     }
 
-    /// Updates the sums of a model.
     fn of_model(&mut self, admitted: &Admission, change: impl FnOnce(&mut ModelCost)) {
         let Some(model) = &admitted.model else { return };
         if let Some(price) = &admitted.price {

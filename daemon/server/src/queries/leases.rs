@@ -113,14 +113,12 @@ impl CallInfo {
 }
 
 impl OpenCallInfo {
-    /// Returns a call, and the expiry of its lease.
     pub(crate) fn new(open: &OpenCall, now: Timestamp) -> Self {
         Self { call: CallInfo::new(&open.call), expires: open.expires_in.map(|left| after(now, left)) }
     }
 }
 
 impl LeasedCall {
-    /// Returns everything needed to reply to a call.
     pub(crate) fn new(lease: &Lease, now: Timestamp) -> Self {
         let call = &lease.call;
         Self {
@@ -139,7 +137,6 @@ impl LeasedCall {
 }
 
 impl LeaseRenewal {
-    /// Returns the new expiry of a lease.
     pub(crate) fn new(lease: String, renewed: &Lease, now: Timestamp) -> Self {
         Self { lease, expires: after(now, renewed.expires_in), deadline: after(now, renewed.time_left) }
     }

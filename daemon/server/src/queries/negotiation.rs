@@ -42,7 +42,6 @@ pub(crate) enum NegotiationPhase {
 }
 
 impl NegotiationStatus {
-    /// Reads the negotiation in a document, if there is one.
     pub(crate) fn read(document: &Node) -> Option<Self> {
         let negotiation = document.child("negotiation")?;
         let events = negotiation.child("events")?.as_array()?;

@@ -96,7 +96,6 @@ impl RedactionReport {
     }
 }
 
-/// Maximum row numbers listed for a department.
 const ROWS_TOLD_MAX: usize = 20;
 
 /// Treatment of department rows that contain the text of an erased value.
@@ -160,7 +159,6 @@ pub fn search_departments(
     }
 }
 
-/// Formats the list of rows.
 fn list(found: &TextMatches) -> String {
     let of = |(department, rows): (&String, &BTreeSet<i64>)| {
         let numbers: Vec<String> = rows.iter().take(ROWS_TOLD_MAX).map(ToString::to_string).collect();

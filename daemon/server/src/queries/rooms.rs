@@ -70,9 +70,6 @@ impl fmt::Display for DecisionError {
 }
 
 /// Returns the state of an artefact. If a person has to rule, `ruled` waits for the ruling as well.
-///
-/// # Errors
-/// [`DecisionError`].
 pub fn decision_status(document: &Node, artifact: &str, ruled: bool) -> Result<DecisionStatus, DecisionError> {
     let Some(room) = document.child(PLACE).filter(|room| room.child("proposals").is_some()) else {
         return Err(DecisionError::Room);

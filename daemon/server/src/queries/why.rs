@@ -219,7 +219,6 @@ pub enum Write<'a> {
 pub struct InitialWrite<'a> {
     /// JSON Pointer of the place.
     pub pointer: &'a str,
-    /// Current value, if the place exists.
     pub(crate) value: Option<&'a Node>,
     /// Record of the board's creation.
     pub created: Option<&'a Record>,
@@ -412,7 +411,6 @@ fn rejection((record, rejected): &(&Record, &Rejected)) -> RejectionInfo {
     }
 }
 
-/// Returns the caller of a record, if there is one.
 fn principal(record: &Record) -> Option<PrincipalInfo> {
     record.principal().ok().flatten().map(PrincipalInfo::from)
 }

@@ -171,7 +171,6 @@ pub(crate) struct WorkflowNodeStatus {
 }
 
 impl WorkflowStatus {
-    /// Reads the workflow in a document, if there is one.
     pub(crate) fn read(document: &Node) -> Option<Self> {
         let workflow = document.child("workflow")?;
         let part = |node: &Node, name: &str| node.child(name).map(Node::to_value);
@@ -184,7 +183,6 @@ impl WorkflowStatus {
         })
     }
 
-    /// Returns true if the workflow is under way.
     pub(crate) fn is_running(&self) -> bool {
         self.status == "RUNNING"
     }

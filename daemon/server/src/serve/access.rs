@@ -24,26 +24,18 @@ pub enum Scope {
     BoardAndPerson(BoardId, WorkerName),
 }
 
-/// Permission that a request needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Permission {
     /// Administer the daemon: tokens, new boards.
     Administer,
-    /// Read all boards.
     ViewAll,
-    /// Read one board.
     View(BoardId),
-    /// Operate one board.
     Operate(BoardId),
-    /// Operate one board, or act as one of its workers.
     OperateOrActAs(BoardId),
-    /// Read a worker's view of a board.
     ViewAs(BoardId, WorkerName),
-    /// Act as a worker of a board.
     ActAs(BoardId, WorkerName),
     /// Act as a person, that is a human worker of a board.
     ActAsPerson(BoardId, WorkerName),
-    /// Hold any valid token.
     Authenticated,
 }
 

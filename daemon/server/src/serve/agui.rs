@@ -22,7 +22,6 @@ use serde_json::{Value, json};
 use crate::queries::questions::QuestionInfo;
 use crate::reader::format_time;
 
-/// Protocol version.
 const PROTOCOL: &str = "1.0";
 
 /// Name prefix of our `CUSTOM` events.
@@ -37,7 +36,6 @@ pub(crate) struct RunIds {
     pub(crate) run: String,
 }
 
-/// Event as sent.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Event {
     /// Sequence number after which the reader resumes; `None` if resuming here would lose an event.
@@ -53,29 +51,46 @@ pub(crate) struct Event {
     metadata: Option<Value>,
 }
 
-/// Event type and payload.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "SCREAMING_SNAKE_CASE", rename_all_fields = "camelCase")]
 pub(crate) enum EventBody {
-    /// First event of every stream.
-    RunStarted { thread_id: String, run_id: String, protocol_version: &'static str },
-    /// An invocation has started.
-    StepStarted { step_name: String },
-    /// An invocation has ended.
-    StepFinished { step_name: String },
-    /// The full document.
-    StateSnapshot { snapshot: Node },
+    RunStarted {
+        thread_id: String,
+        run_id: String,
+        protocol_version: &'static str,
+    },
+    StepStarted {
+        step_name: String,
+    },
+    StepFinished {
+        step_name: String,
+    },
+    StateSnapshot {
+        snapshot: Node,
+    },
     /// Patch from the previous version of the document to this one.
-    StateDelta { delta: Value },
+    StateDelta {
+        delta: Value,
+    },
     /// Record for which the protocol has no event type.
-    Custom { name: String, value: Value },
+    Custom {
+        name: String,
+        value: Value,
+    },
     /// The board has come to rest.
-    RunFinished { thread_id: String, run_id: String, outcome: Value, result: Value },
+    RunFinished {
+        thread_id: String,
+        run_id: String,
+        outcome: Value,
+        result: Value,
+    },
     /// The board has failed or stopped, or the stream cannot continue.
-    RunError { message: String, code: String },
+    RunError {
+        message: String,
+        code: String,
+    },
 }
 
-/// Reason that a board is at rest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum RestReason<'a> {
     /// The board has ended, finally or until it is resumed.
@@ -84,16 +99,13 @@ pub(crate) enum RestReason<'a> {
     AwaitsAnswers(&'a BTreeMap<Seq, PendingQuestion>),
 }
 
-/// Events for a record.
 #[derive(Debug, Default)]
 pub(crate) struct RecordEvents {
-    /// Events in sending order.
     pub(crate) events: Vec<Event>,
     /// True if the reader's document cannot be advanced by a delta, so the full document must follow.
     pub(crate) needs_document: bool,
 }
 
-/// State of a reader's stream.
 pub(crate) struct EventEncoder {
     run: RunIds,
     /// Document that the reader holds.
@@ -118,7 +130,6 @@ impl EventEncoder {
         Self { run, document, queued: BTreeMap::new(), steps: BTreeMap::new(), asking: BTreeMap::new() }
     }
 
-    /// Returns the event that starts the run.
     pub(crate) fn run_started(&self) -> Event {
         let RunIds { thread, run } = self.run.clone();
         Event::new(EventBody::RunStarted { thread_id: thread, run_id: run, protocol_version: PROTOCOL })
@@ -151,7 +162,6 @@ impl EventEncoder {
         }
     }
 
-    /// Encodes the next record.
     pub(crate) fn encode_record(&mut self, record: &Record) -> RecordEvents {
         // An unreadable body yields no events; its effect on the document shows in the next version.
         let Ok(body) = record.body() else { return RecordEvents::default() };
@@ -205,7 +215,6 @@ impl EventEncoder {
         record_events
     }
 
-    /// Ends the run of a board at rest.
     pub(crate) fn finish_at_rest(&mut self, reason: RestReason<'_>, at: Timestamp) -> Vec<Event> {
         let (thread_id, run_id) = (self.run.thread.clone(), self.run.run.clone());
         let version = self.version();
@@ -246,7 +255,6 @@ impl EventEncoder {
         events
     }
 
-    /// Finishes the steps that are under way.
     fn finish_steps(&mut self) -> Vec<Event> {
         let steps = std::mem::take(&mut self.steps);
         steps.iter().map(|(id, step)| Event::new(EventBody::StepFinished { step_name: step.name(*id) })).collect()

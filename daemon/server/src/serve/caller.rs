@@ -11,12 +11,9 @@ use super::problem::{ApiResult, Code, Problem, no_such_board};
 use super::rate_key::RateKey;
 use super::tokens::Holder;
 
-/// Authenticated caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// Scope of the caller.
     pub(crate) scope: Scope,
-    /// Rate-limit key.
     pub(crate) rate_key: RateKey,
     /// Holder of the caller's token, if the token is stored.
     pub(crate) holder: Option<Arc<Holder>>,
@@ -40,7 +37,6 @@ impl Caller {
         }
     }
 
-    /// Returns the number of the caller's token, if that is stored.
     pub(crate) fn token(&self) -> Option<i64> {
         self.holder.as_ref().map(|holder| holder.id)
     }

@@ -36,7 +36,6 @@ struct Connection {
     idle_since: Duration,
 }
 
-/// Open connections by number.
 #[derive(Debug)]
 struct ConnectionTable {
     most: usize,
@@ -68,7 +67,6 @@ impl ConnectionTable {
     }
 }
 
-/// Connections to the daemon.
 #[derive(Clone)]
 pub(crate) struct Connections {
     since: Instant,
@@ -78,7 +76,6 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Creates a registry of at most `most` connections.
     pub(crate) fn new(most: usize) -> Self {
         Self { since: Instant::now(), registry: Arc::new(Mutex::new(ConnectionTable::new(most))), ends: Arc::default() }
     }
@@ -106,7 +103,6 @@ fn locked<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Place of an open connection in the registry.
 #[derive(Clone)]
 pub(crate) struct ConnectionSlot(Arc<SlotInner>);
 
@@ -154,7 +150,6 @@ pub(crate) async fn mark_busy(request: Request, next: Next) -> Response {
     next.run(request).await.map(|body| Body::new(BusyBody { body, _busy: busy }))
 }
 
-/// Response body that keeps its connection busy.
 struct BusyBody {
     body: Body,
     _busy: Option<BusyGuard>,
@@ -212,7 +207,6 @@ impl<S> Accept<TcpStream, S> for ConnectionAcceptor {
 pub(crate) struct EvictableStream {
     stream: TcpStream,
     line: Arc<MeteredConnection>,
-    /// Delay before the next read.
     wait: Option<Pin<Box<Sleep>>>,
     ended: Option<oneshot::Receiver<()>>,
     _place: ConnectionSlot,

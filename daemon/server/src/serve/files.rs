@@ -19,9 +19,7 @@ use super::routes::leases;
 use super::service::Daemon;
 use crate::codes;
 
-/// File command of a lease holder.
 pub(crate) struct LeasedFileCommand {
-    /// Worker of the leased call.
     pub(crate) worker: WorkerName,
     /// Lease: invocation and attempt.
     pub(crate) of: EditAttempt,
@@ -29,7 +27,6 @@ pub(crate) struct LeasedFileCommand {
     pub(crate) name: Option<String>,
     /// True if the caller worked under an earlier lease; if unset, the session decides.
     pub(crate) is_anew: Option<bool>,
-    /// Command and its caller.
     pub(crate) asked: SessionRequest,
 }
 

@@ -30,7 +30,6 @@ use super::{RunningServer, listen, tokens};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::host_dir::{Address, HostDir, SETTINGS_PATTERN};
 
-/// Blueprint of the boards.
 const BLUEPRINT: &str = include_str!("../../../../blueprints/workspace.yaml");
 
 /// Name of the directory in the workspace configuration.
@@ -50,7 +49,6 @@ const START_RETRY_DELAY: Duration = Duration::from_millis(100);
 const DRAIN: Duration = Duration::from_secs(1);
 const STOP: Duration = Duration::from_secs(5);
 
-/// Host of a directory.
 struct Host {
     daemon: Arc<Daemon>,
     listening: RunningServer,

@@ -32,13 +32,11 @@ use super::rate_key::RateKey;
 use super::service::Daemon;
 use super::tokens::Holder;
 
-/// Maximum bytes of a request body.
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 
 /// Maximum bytes drained of a rejected body.
 const DRAINED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
-/// Maximum time of a drain.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// Maximum bytes of a body that holds names, numbers and short texts.
@@ -169,15 +167,11 @@ pub(crate) async fn limit_time(State(daemon): State<Arc<Daemon>>, request: Reque
 /// Permission required before the body is read. The handler checks the rest, by the contents of the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RoutePermission {
-    /// Administer the daemon.
     Administer,
-    /// Read all boards.
     ViewAll,
     /// Read the board in the path.
     View,
-    /// Operate the board in the path.
     Operate,
-    /// Operate the board in the path, or act as one of its workers.
     OperateOrActAs,
     /// Act as the worker in the path; without one, any valid token.
     ActAs,
@@ -201,7 +195,6 @@ impl RoutePermission {
 
 /// Request body of a route, with its permission and size limit.
 pub(crate) trait RequestBody: DeserializeOwned {
-    /// Permission checked before the body is read.
     const PERMISSION: RoutePermission;
     /// Maximum bytes, at most [`BODY_BYTES_MAX`].
     const BYTES_MAX: usize = SMALL_BODY_BYTES_MAX;
@@ -316,7 +309,6 @@ impl<S: Send + Sync> FromRequestParts<S> for BoardPath {
     }
 }
 
-/// Further path segments.
 pub(crate) struct StrictPath<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for StrictPath<T> {
@@ -328,7 +320,6 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for StrictP
     }
 }
 
-/// Query string.
 pub(crate) struct StrictQuery<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for StrictQuery<T> {
@@ -343,7 +334,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for StrictQuery<T>
 /// Default page size.
 const PAGE: usize = 100;
 
-/// Maximum page size.
 const PAGE_MAX: usize = 1000;
 
 /// Returns the page size: the given one, checked, or the default.
@@ -376,7 +366,6 @@ pub(crate) fn bind_key(daemon: &Daemon, caller: &Caller, key: &str) -> ApiResult
 }
 
 impl IdempotencyHeader {
-    /// Returns the dedup token of the request.
     pub(crate) fn token(&self) -> Option<IdempotencyKey> {
         self.0.as_ref().map(ScopedKey::idempotency_key)
     }

@@ -8,10 +8,8 @@ use uuid::Builder;
 
 use super::access::Scope;
 
-/// Bytes of a secret.
 pub(super) const SECRET_BYTES: usize = 32;
 
-/// Prefix of a fingerprint in records.
 const FINGERPRINT_PREFIX: &str = "key:";
 
 /// Hex digits of a fingerprint in records: 128 bits.
@@ -29,7 +27,6 @@ pub(crate) struct ScopedKey {
     key: String,
 }
 
-/// Ids of the boards that a key may have created.
 pub(crate) struct KeyBoardIds {
     /// Id of a board created with the key. Stable across versions.
     pub(crate) id: BoardId,
@@ -42,7 +39,6 @@ impl Secret {
         Self(bytes)
     }
 
-    /// Binds a key to the scope of its caller.
     pub(crate) fn bind(&self, scope: &Scope, key: &str) -> ScopedKey {
         ScopedKey { secret: self.clone(), scope: scope.to_string(), key: key.to_owned() }
     }
@@ -61,12 +57,10 @@ impl Secret {
 }
 
 impl ScopedKey {
-    /// Returns the dedup token of a request.
     pub(crate) fn idempotency_key(&self) -> IdempotencyKey {
         self.secret.token_of(&format!("{}/{}", self.scope, self.key))
     }
 
-    /// Returns the ids of the boards that the key may have created.
     pub(crate) fn board_ids(&self) -> KeyBoardIds {
         let text = format!("{}\n{}", self.scope, self.key);
         let before = sha256(format!("board\n{text}").as_bytes()).0;

@@ -9,7 +9,6 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Relation of a request to earlier ones with its idempotency key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum IdempotencyStatus {
-    /// First request with the key.
     New,
     /// The first request has a result, which is replayed.
     Replayed,
@@ -24,7 +23,6 @@ impl From<bool> for IdempotencyStatus {
 }
 
 impl IdempotencyStatus {
-    /// Returns the response headers.
     pub(crate) fn headers(self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let is_repeated = if self == Self::New { "false" } else { "true" };

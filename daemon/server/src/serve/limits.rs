@@ -65,7 +65,6 @@ impl Default for LimitSettings {
 const HEAD_BYTES_MIN: usize = 8192;
 
 impl LimitSettings {
-    /// Returns the error in the settings, if any.
     pub(crate) fn validation_error(&self) -> Option<String> {
         let counts = [
             ("connections", self.connections as u64),
@@ -102,7 +101,6 @@ impl LimitSettings {
     }
 }
 
-/// Peer address of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
@@ -172,7 +170,6 @@ impl<K: Copy + Eq + Hash> RateLimiter<K> {
     }
 }
 
-/// Current counts of all limits.
 pub(crate) struct Limits {
     since: Instant,
     settings: RwLock<LimitSettings>,
@@ -213,7 +210,6 @@ impl Limits {
         self.shares.replace(settings.processor_percent);
     }
 
-    /// Returns the processor-time accounts.
     pub(crate) const fn shares(&self) -> &Arc<ProcessorQuota> {
         &self.shares
     }
@@ -257,12 +253,10 @@ impl Limits {
         })
     }
 
-    /// Returns the request timeout.
     pub(crate) fn request_time(&self) -> Duration {
         Duration::from_secs(self.settings().request_seconds)
     }
 
-    /// Counts a request.
     pub(crate) fn request(&self, by: RateKey) -> ApiResult<()> {
         locked(&self.requests).add(by, self.since.elapsed()).map_err(|wait| {
             let most = self.settings().requests_per_second;
@@ -303,7 +297,6 @@ impl Limits {
     }
 }
 
-/// Place of an open stream.
 pub(crate) struct StreamPermit {
     by: RateKey,
     streams: Arc<Mutex<HashMap<RateKey, usize>>>,
@@ -323,7 +316,6 @@ impl Drop for StreamPermit {
 
 const KIBIBYTES: usize = 1024;
 
-/// Memory of a body, released when dropped.
 pub(crate) struct MemoryPermit {
     _place: OwnedSemaphorePermit,
     _counted: CountedMemory,

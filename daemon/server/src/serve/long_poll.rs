@@ -14,10 +14,7 @@ use super::service::Daemon;
 /// Maximum wait of a request, in seconds.
 pub(crate) const WAIT_MAX: u64 = 60;
 
-/// Returns the time that a request may wait.
-///
-/// # Errors
-/// Exceeds [`WAIT_MAX`].
+/// Returns the time that a request may wait. Fails beyond [`WAIT_MAX`].
 pub(crate) fn wait_time(seconds: u64) -> ApiResult<Duration> {
     if seconds > WAIT_MAX {
         return Err(Problem::from_code(Code::BadQuery, format!("wait is at most {WAIT_MAX} seconds")));

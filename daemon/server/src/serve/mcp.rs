@@ -51,7 +51,6 @@ const ERROR_BYTES_MAX: usize = 64 * 1024;
 /// Request header: characters of an editor result that the client shows to its model.
 pub const ROOM: &str = "patchboard-room";
 
-/// Server instructions for models.
 const INSTRUCTIONS: &str = "\
 This is one worker's seat at a board: a shared JSON document that changes only by proposals, which a kernel checks and \
 commits whole or refuses with a reason. Work in turns. 1. read_view shows the part of the document that you may read, \
@@ -274,7 +273,6 @@ fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> ApiResult<T> {
     })
 }
 
-/// Converts a problem into a protocol error with the same code.
 fn problem_to_error(problem: &Problem) -> ErrorData {
     let data = problem.json();
     let message = data["detail"].as_str().unwrap_or(problem.code).to_owned();

@@ -22,7 +22,6 @@ use prometheus::{
 
 pub(crate) use self::counting::Counting;
 
-/// Media type of the exposition.
 pub(crate) const MEDIA_TYPE: &str = prometheus::TEXT_FORMAT;
 
 /// Bounds in seconds: a disk sync takes 0.2 ms at best, and up to a second under load.
@@ -35,7 +34,6 @@ const INVOCATION_BUCKETS: [f64; 14] =
 /// Bounds in seconds.
 const REQUEST_BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 20.0];
 
-/// Counters and histograms of a daemon.
 pub(crate) struct Metrics {
     commits: IntCounter,
     rejections: IntCounterVec,
@@ -61,7 +59,6 @@ pub(crate) struct Metrics {
 /// Values of the gauges at one moment.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct GaugeValues {
-    /// Boards by status.
     pub(crate) boards: Vec<(&'static str, usize)>,
     /// Queued invocations of running boards.
     pub(crate) queued: usize,
@@ -75,7 +72,6 @@ pub(crate) struct GaugeValues {
     pub(crate) open_branches: usize,
     /// Branches with a half-open breaker, which get one attempt.
     pub(crate) half_open_branches: usize,
-    /// Recently used models.
     pub(crate) models: Vec<ModelState>,
     /// Age of the oldest undelivered notice, by receiver.
     pub(crate) undelivered: Vec<(&'static str, Duration)>,
@@ -191,7 +187,6 @@ impl Metrics {
         }
     }
 
-    /// Counts an attempted delivery of a notice.
     pub(crate) fn count_delivery(&self, receiver: &str, outcome: &str) {
         self.notices.with_label_values(&[receiver, outcome]).inc();
     }

@@ -90,7 +90,6 @@ use crate::trust::config_file;
 /// Time limit for requests under way at shutdown.
 const DRAIN: Duration = Duration::from_secs(20);
 
-/// Timeout for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Run boards as a daemon, reached over HTTP
@@ -116,9 +115,6 @@ pub struct Arguments {
 }
 
 /// Runs a daemon until it is stopped. Calls `announce` once requests are accepted, with scheme and address.
-///
-/// # Errors
-/// The configuration is invalid, the data directory cannot be used, or the address cannot be listened on.
 pub async fn run(
     arguments: &Arguments,
     data_dir: &Path,
@@ -318,7 +314,6 @@ fn unreachable_address(address: SocketAddr, error: &io::Error) -> Failure {
         .help("name another address with --listen, or end the process that has this one")
 }
 
-/// Builds the router.
 fn app(daemon: Arc<Daemon>, origin_policy: watch::Receiver<OriginPolicy>) -> Router {
     let (api, description) = routes::all();
     let description = Arc::new(LazyLock::new(move || {

@@ -22,7 +22,6 @@ const EXPOSED_HEADERS: [&str; 6] =
 /// Lifetime of a preflight result in the browser.
 const PREFLIGHT_TIME: Duration = Duration::from_secs(600);
 
-/// Host and origin policy.
 #[derive(Clone, Debug)]
 pub(crate) struct OriginPolicy {
     /// Host names of the daemon, without ports.
@@ -31,7 +30,6 @@ pub(crate) struct OriginPolicy {
     pub(crate) origins: Vec<String>,
 }
 
-/// State of [`check_origin`].
 #[derive(Clone)]
 pub(crate) struct OriginGuard {
     policy: watch::Receiver<OriginPolicy>,
@@ -94,7 +92,6 @@ fn without_port(authority: &str) -> &str {
     }
 }
 
-/// Returns the host names of an address.
 pub(crate) fn names_of(address: SocketAddr) -> Vec<String> {
     let mut names = vec![address.ip().to_string()];
     if address.ip().is_loopback() || address.ip().is_unspecified() {

@@ -24,7 +24,6 @@ macro_rules! coded {
         }
 
         impl $name {
-            /// Returns the stable name.
             pub(crate) const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $code,)*
@@ -132,13 +131,10 @@ coded! {
     }
 }
 
-/// Media type of a problem document.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Error response of a request.
 #[derive(Debug)]
 pub(crate) struct Problem {
-    /// HTTP status.
     pub(crate) status: StatusCode,
     /// Stable name; the last part of `type`.
     pub(crate) code: &'static str,
@@ -152,7 +148,6 @@ pub(crate) struct Problem {
     details: Map<String, Value>,
 }
 
-/// Result of a handler.
 pub(crate) type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
@@ -169,14 +164,12 @@ impl Problem {
         }
     }
 
-    /// Adds advice for the caller.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// Adds the time after which the caller should retry.
     #[must_use]
     pub(crate) const fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
@@ -196,14 +189,12 @@ impl Problem {
         Self { status, code, detail: detail.into(), ..self }
     }
 
-    /// Adds an extension member.
     #[must_use]
     pub(crate) fn detail(mut self, name: &str, value: Value) -> Self {
         self.details.insert(name.to_owned(), value);
         self
     }
 
-    /// Returns the problem document.
     pub(crate) fn json(&self) -> Value {
         let mut document = Map::new();
         document.insert("type".into(), format!("urn:patchboard:problem:{}", self.code).into());

@@ -68,7 +68,6 @@ impl DebtAccount {
         Self { pace, burst, most, paid_at: Duration::ZERO, own: HashMap::new() }
     }
 
-    /// Adds the time that a caller has used.
     fn charge(&mut self, by: RateKey, used: Duration, now: Duration) {
         let owed = used.mul_f64(self.pace);
         self.paid_at = (self.paid_at.max(now) + owed).min(now.saturating_add(self.most));
@@ -142,7 +141,6 @@ fn locked<T>(owed: &Mutex<T>) -> MutexGuard<'_, T> {
     owed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Caller with measured work.
 #[derive(Clone)]
 pub(crate) struct MeteredCaller {
     shares: Arc<ProcessorQuota>,
@@ -164,7 +162,6 @@ impl MeteredCaller {
         PAYER.try_with(Clone::clone).ok()
     }
 
-    /// Waits until the caller may continue.
     pub(crate) async fn wait_turn(&self) {
         while let Some(wait) = self.shares.wait(&self.shares.all, self.by) {
             tokio::time::sleep(wait).await;
@@ -182,7 +179,6 @@ impl MeteredCaller {
         }
     }
 
-    /// Runs work and charges it.
     pub(crate) fn run_charged<T>(&self, task: impl FnOnce() -> T) -> T {
         self.run_charged_unless(|_| false, task)
     }
@@ -261,7 +257,6 @@ thread_local! {
     static SERVED: RefCell<Option<(Arc<MeteredConnection>, Duration)>> = const { RefCell::new(None) };
 }
 
-/// Connection with measured work.
 pub(crate) struct MeteredConnection {
     shares: Arc<ProcessorQuota>,
     from: RateKey,

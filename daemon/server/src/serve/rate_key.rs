@@ -12,6 +12,5 @@ pub(crate) const CALLERS_MAX: usize = 10_000;
 pub(crate) enum RateKey {
     /// Holder of a token, by its hash.
     Token(Digest),
-    /// All callers from an address.
     Address(IpAddr),
 }

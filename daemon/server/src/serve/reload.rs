@@ -33,7 +33,6 @@ pub(super) struct Reload<'a> {
     pub(super) retention: watch::Sender<Retention>,
 }
 
-/// Validated configuration.
 struct LoadedConfig {
     config: Config,
     settings: Settings,

@@ -28,18 +28,15 @@ const EVERY: Time = Time::from_secs(3600);
 /// Maximum boards per pass; the rest waits for the next one.
 const AT_ONCE: usize = 64;
 
-/// Action on an expired board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ExpiryAction {
     /// Archive the board to a file, from which it can be restored.
     #[default]
     Archive,
-    /// Delete the board permanently.
     Delete,
 }
 
-/// Retention time and action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Rule {

@@ -54,32 +54,25 @@ const LAST_RECORDS: u64 = 256;
 /// Concurrent journal reads; further ones queue.
 const READS_AT_ONCE: usize = 8;
 
-/// The daemon.
 pub(crate) struct Daemon {
     runtime: Runtime,
     reader: Reader,
     data_dir: PathBuf,
-    /// Agents of the boards' workers.
     pub(crate) registry: Arc<ReloadableRegistry>,
     workspaces: Arc<Workspaces>,
-    /// Calls of remote workers.
     pub(crate) leases: Leases,
-    /// API tokens.
     pub(crate) tokens: TokenStore,
     /// True if callers without a token are administrators.
     pub(crate) is_open: bool,
     /// Hash of an administrator's token that exists only in this process.
     own: Option<Digest>,
-    /// Limits per caller.
     pub(crate) limits: Limits,
     is_ready: AtomicBool,
     /// Instance lock: excludes other daemons, and commands that rewrite the journal.
     _lock: File,
-    /// Metrics.
     pub(crate) metrics: Arc<Metrics>,
     /// Boards with new records, one feed per receiver of notices.
     pub(crate) feeds: Vec<Arc<ChangeFeed>>,
-    /// State of the storage.
     pub(crate) disk: Arc<StorageHealth>,
     pub(crate) clock: Arc<dyn Clock>,
     reads: Arc<Semaphore>,
@@ -170,22 +163,18 @@ impl Daemon {
         self.check_listed(board).await.is_err()
     }
 
-    /// Returns a board that is running.
     pub(crate) fn running(&self, board: &BoardId) -> Option<BoardHandle> {
         self.runtime.board(board)
     }
 
-    /// Returns the running boards.
     pub(crate) fn running_boards(&self) -> impl Iterator<Item = BoardHandle> {
         self.runtime.boards().into_iter().filter_map(|board| self.runtime.board(&board))
     }
 
-    /// Returns the directories that boards share with their workers.
     pub(crate) const fn workspaces(&self) -> &Arc<Workspaces> {
         &self.workspaces
     }
 
-    /// Returns the number of steps queued for the journal writer.
     pub(crate) fn journal_queue(&self) -> usize {
         self.runtime.journal_queue()
     }
@@ -308,7 +297,6 @@ impl Daemon {
         }
     }
 
-    /// Runs `work` while holding the board's lock.
     async fn with_board_lock<T>(&self, board: &BoardId, work: impl Future<Output = T>) -> T {
         let gate = Arc::clone(&self.opening.entry(board.clone()).or_default());
         let done = {
@@ -407,7 +395,6 @@ impl Daemon {
         self.activation_count().as_ref().map(watch::Sender::subscribe)
     }
 
-    /// Waits until the daemon stops.
     pub(crate) async fn stopping(&self) {
         let Some(mut activations) = self.activations() else { return };
         while activations.changed().await.is_ok() {}

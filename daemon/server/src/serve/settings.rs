@@ -60,7 +60,6 @@ pub struct Settings {
     origins: Vec<String>,
     /// Time that an ended or stalled board stays in memory.
     pub(crate) rest_after: Time,
-    /// Limits per caller.
     pub(crate) limits: LimitSettings,
     /// Certificate and key, if TLS is enabled.
     #[cfg(feature = "tls")]

@@ -8,7 +8,6 @@ use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::observer::{DurableStep, Observer};
 use patchboard_storage::journal::JournalError;
 
-/// Storage state of a daemon.
 #[derive(Default)]
 pub(crate) struct StorageHealth(Mutex<StorageState>);
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::service::Daemon;
 
-/// Minimum and maximum delay between two attempts.
 const TRY_MIN: Duration = Duration::from_secs(2);
 const TRY_MAX: Duration = Duration::from_secs(60);
 

@@ -15,7 +15,6 @@ use tokio::task::JoinHandle;
 use super::problem::Problem;
 use crate::failure::Failure;
 
-/// Paths of certificate and key.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Files {
@@ -26,7 +25,6 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Reads the files.
     pub(crate) fn read(&self) -> Result<RustlsConfig, Failure> {
         self.config().map(RustlsConfig::from_config)
     }

@@ -59,7 +59,6 @@ pub struct TokenStore {
     documents: Arc<dyn Documents>,
     /// Secret for the fingerprints of idempotency keys.
     secret: Secret,
-    /// Change counter.
     changes: watch::Sender<u64>,
 }
 
@@ -76,18 +75,13 @@ pub struct NewToken<'a> {
     pub by: Principal,
 }
 
-/// Holder of a valid token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Holder {
-    /// Number of the token.
     pub(crate) id: i64,
-    /// Name of the token.
     pub(crate) name: String,
-    /// Scope.
     pub(crate) scope: Scope,
     /// Caller that created the token; `None` if an earlier version did.
     pub(crate) made_by: Option<Principal>,
-    /// Expiry.
     pub(crate) expires_at: Option<Timestamp>,
 }
 
@@ -109,7 +103,6 @@ impl TokenStore {
         Ok(Self { documents, secret, changes: watch::Sender::new(0) })
     }
 
-    /// Returns the secret for the fingerprints of idempotency keys.
     pub(crate) const fn secret(&self) -> &Secret {
         &self.secret
     }
@@ -201,7 +194,6 @@ impl TokenStore {
         Ok(Some((parsed(found)?, revision)))
     }
 
-    /// Returns true if a token is valid.
     pub(crate) async fn is_valid(&self, id: i64, now: Timestamp) -> Result<bool, Failure> {
         Ok(self.stored(id).await?.is_some_and(|(stored, _)| stored.token.is_valid(now)))
     }

@@ -17,10 +17,8 @@ use http_body::{Body as _, Frame, SizeHint};
 
 use super::http::drain;
 
-/// Maximum bytes drained.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Maximum time of a drain.
 const TIME: Duration = Duration::from_secs(1);
 
 /// Body shared with the route, so that its unread rest can be taken back.

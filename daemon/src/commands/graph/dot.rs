@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::{Figure, ShapeKind, Style};
 
-/// Formats a figure as a directed graph.
 pub(super) fn write(figure: &Figure) -> String {
     let mut text = format!("digraph \"{}\" {{\n  rankdir=LR;\n", escaped(&figure.title));
     for (number, node) in figure.nodes.iter().enumerate() {

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use super::{Figure, ShapeKind, Style};
 
-/// Formats a figure as a flowchart.
 pub(super) fn write(figure: &Figure) -> String {
     let mut text = format!("---\ntitle: \"{}\"\n---\nflowchart LR\n", quoted_in_yaml(&figure.title));
     for (number, node) in figure.nodes.iter().enumerate() {

@@ -69,7 +69,6 @@ pub(super) async fn run(arguments: &Wait, data_dir: &Path, output: Output) -> Ou
     Ok(Exit::Quiescent)
 }
 
-/// Waits for the decision through a daemon's API.
 async fn wait_on_daemon(daemon: &Client, arguments: &Wait, until: Instant) -> Result<Option<Value>, Failure> {
     let Wait { artifact, ruled, board, .. } = arguments;
     loop {

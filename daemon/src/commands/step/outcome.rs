@@ -18,13 +18,11 @@ use crate::output::{json_line, one_line, short};
 /// Maximum characters of a value in the output.
 const SHOWN: usize = 200;
 
-/// Outcome of the dry run.
 pub(super) struct DryRunResult {
     reply: Option<Reply>,
     outcome: OutcomeKind,
 }
 
-/// Outcome by kind.
 enum OutcomeKind {
     Committed { patch: Value, expand: Vec<ExpandRequest>, changes: Vec<Change>, asks: Option<WorkerName> },
     NoOp { patch: Value, expand: Vec<ExpandRequest>, question: Option<String>, pass: Option<String> },

@@ -17,7 +17,6 @@ use crate::reader::bad_board;
 pub(super) struct DryRunPoint {
     /// State before the record.
     pub(super) board: Board,
-    /// View and values for the worker.
     pub(super) dry_run: DryRun,
     /// Trigger of the call; `None` for a preview.
     pub(super) queued: Option<QueuedInvocation>,

@@ -21,7 +21,6 @@ const KEPT_MAX: usize = 4096;
 /// Maximum characters of standard error that are reported.
 const SAID_MAX: usize = 300;
 
-/// Exit of a program.
 pub(super) struct ProgramExit {
     /// Set if the program exited by itself with 0.
     pub(super) is_success: bool,
@@ -32,9 +31,6 @@ pub(super) struct ProgramExit {
 }
 
 /// Runs a program with only these environment variables, and this text on its standard input.
-///
-/// # Errors
-/// The program cannot be started.
 pub(super) async fn run(
     words: &[String],
     env: &[(&'static str, String)],

@@ -14,7 +14,6 @@ use super::worker_server::NAME_MAX;
 use crate::serve::problem::{Code, Problem};
 use crate::text::short;
 
-/// Maximum characters of a parameter error.
 const REASON_CHARS_MAX: usize = 300;
 
 /// Returns the reason that a message is malformed, if it is.
@@ -96,7 +95,6 @@ struct AnswerError {
     code: i32,
 }
 
-/// Builds a protocol error response.
 fn error(id: &Value, code: ErrorCode, problem: &Problem) -> Value {
     let data = problem.json();
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code.0, "message": data["detail"], "data": data}})

@@ -37,7 +37,6 @@ fn finish() -> Tool {
     )
 }
 
-/// Returns all patch tools.
 fn all() -> Vec<Tool> {
     vec![
         tool(

@@ -44,17 +44,13 @@ const PLACES_MAX: usize = 10_000;
 /// Maximum characters of a name that an error quotes.
 pub(super) const NAME_MAX: usize = 80;
 
-/// Maximum entries of the log.
 const LOG_MAX: usize = 100;
 
 /// A worker of a board, as used by a caller.
 #[derive(Clone)]
 pub(crate) struct WorkerServer {
-    /// Daemon that runs the board.
     pub(crate) daemon: Arc<Daemon>,
-    /// Board.
     pub(crate) board: BoardId,
-    /// Worker.
     pub(crate) worker: WorkerName,
     /// Caller. Requests with the same token share one lease.
     pub(crate) caller: Caller,
@@ -73,7 +69,6 @@ enum LeaseDuration {
     AtLeast(Duration),
 }
 
-/// Arguments of `read_view`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReadView {
@@ -82,7 +77,6 @@ pub(crate) struct ReadView {
     seconds: Option<u64>,
 }
 
-/// Arguments of `propose_patch`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ProposePatch {
@@ -94,7 +88,6 @@ pub(crate) struct ProposePatch {
     base: Option<u64>,
 }
 
-/// Arguments of `expand`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expand {
@@ -102,7 +95,6 @@ pub(crate) struct Expand {
     lease: Option<String>,
 }
 
-/// Arguments of `clarify`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Clarify {
@@ -111,14 +103,12 @@ pub(crate) struct Clarify {
     lease: String,
 }
 
-/// Arguments of `finish`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Finish {
     intent: Option<String>,
 }
 
-/// Arguments of `explain_rejection`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExplainRejection {
@@ -144,7 +134,6 @@ impl WorkerServer {
         Ok(Self { daemon, board, worker, caller, files, proposes, room })
     }
 
-    /// Returns true if file commands are all that the worker can do.
     pub(crate) const fn is_at_files_only(&self) -> bool {
         self.files.is_some() && !self.proposes
     }
@@ -437,7 +426,6 @@ fn worker_plan<'a>(board: &'a Board, worker: &WorkerName) -> Result<&'a patchboa
         .ok_or_else(|| Failure::invalid_input("no_such_worker", format!("the blueprint has no worker {worker}")))
 }
 
-/// Adds the help text for a rejection.
 fn with_retry_help(problem: Problem) -> Problem {
     problem.help("nothing was applied: call read_view, which shows what was refused, and propose again")
 }

@@ -15,7 +15,6 @@ use prometheus::IntCounter;
 
 use super::Metrics;
 
-/// Observer that updates the metrics of a daemon.
 pub(crate) struct Counting {
     metrics: Arc<Metrics>,
     /// Counters in the order of [`Kind::ALL`], looked up once.
@@ -31,7 +30,6 @@ struct OpenAttempt {
     admitted: Admission,
 }
 
-/// Purpose of model tokens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TokenPurpose {
     /// Design of a blueprint.

@@ -72,7 +72,6 @@ pub(crate) enum ResumeStatus {
     Cancelled,
 }
 
-/// Contents of an answer.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Payload {
@@ -143,7 +142,6 @@ async fn answer(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, entry: R
     people::submit_answer(daemon, caller, board, answer).await.map(drop)
 }
 
-/// Start of a stream.
 struct StreamStart {
     /// Document that the reader already holds.
     has: Option<Document>,
@@ -183,7 +181,6 @@ async fn begin(
     Ok(StreamStart { has: None, given: Some((now.document, now.at)), after: now.head, ended: now.ended })
 }
 
-/// Current state of a board.
 struct CurrentBoard {
     document: Document,
     head: Seq,
@@ -205,7 +202,6 @@ impl CurrentBoard {
     }
 }
 
-/// Returns the document of a version.
 async fn document(daemon: &Arc<Daemon>, board: &BoardId, now: &CurrentBoard, version: Version) -> ApiResult<Document> {
     if now.document.version() == version {
         return Ok(now.document.clone());
@@ -213,13 +209,11 @@ async fn document(daemon: &Arc<Daemon>, board: &BoardId, now: &CurrentBoard, ver
     daemon.query_board(board, Some(version.0), |board| Ok(board.state().clone())).await
 }
 
-/// State of an event stream.
 struct EventStream {
     daemon: Arc<Daemon>,
     board: BoardId,
     follow: RecordFollower,
     reader: EventEncoder,
-    /// Last record encoded.
     last: Seq,
     ready: VecDeque<Event>,
     /// Most recent end of the board.

@@ -56,7 +56,6 @@ impl RequestBody for CheckBlueprintRequest {
     const BYTES_MAX: usize = BODY_BYTES_MAX;
 }
 
-/// Blueprint source, and its findings.
 struct ParsedBlueprint {
     /// Source; `None` if it cannot be parsed.
     source: Option<Source>,

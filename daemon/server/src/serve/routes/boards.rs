@@ -186,7 +186,6 @@ impl BoardInfo {
     }
 }
 
-/// Returns the status of an open board.
 pub(super) const fn status(snapshot: &BoardStatus) -> &'static str {
     match snapshot.ended {
         Some(Ended { end, .. }) => end.as_str(),

@@ -152,7 +152,6 @@ pub(crate) async fn view(
     Ok(SortedJson(told.await?))
 }
 
-/// Parses the places to expand.
 fn parse_expansions(text: &str) -> ApiResult<Vec<Value>> {
     if text.starts_with('[') {
         let refuse =
@@ -405,7 +404,6 @@ impl RecordFollower {
     }
 }
 
-/// Waits until a running board has ended for good.
 async fn until_over(running: Option<&BoardHandle>) {
     let ended = match running {
         Some(board) => board.wait_for_final_end().await.is_ok(),
@@ -416,7 +414,6 @@ async fn until_over(running: Option<&BoardHandle>) {
     }
 }
 
-/// Waits until the daemon stops.
 async fn until_closed(takings_up: &mut watch::Receiver<u64>) {
     while takings_up.changed().await.is_ok() {}
 }

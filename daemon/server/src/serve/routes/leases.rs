@@ -40,7 +40,6 @@ const SECONDS: u64 = 60;
 /// Maximum characters of a failure message.
 const MESSAGE_MAX: usize = 2000;
 
-/// Default failure message.
 const FAILED: &str = "the process that leased the call could not do it";
 
 /// Lease request.
@@ -272,7 +271,6 @@ pub(crate) async fn answer(
     )
 }
 
-/// Replies to the call of a lease.
 pub(crate) async fn submit_reply(
     daemon: &Arc<Daemon>,
     caller: &Caller,
@@ -357,7 +355,6 @@ pub(crate) async fn fail(
     Ok(SortedJson(FailureReport { outcome: "failed", lease }))
 }
 
-/// Returns an error unless a lease is held.
 pub(crate) fn check_held(
     daemon: &Daemon,
     board: &BoardId,

@@ -166,7 +166,6 @@ fn routes() -> OpenApiRouter<Arc<Daemon>> {
         .routes(routes!(metrics::show))
 }
 
-/// Answer of a probe.
 #[derive(Serialize)]
 pub(crate) struct ProbeReport {
     /// Status: `alive` or `ready`.
@@ -176,20 +175,16 @@ pub(crate) struct ProbeReport {
     models_away: Vec<AwayModelInfo>,
 }
 
-/// Model whose provider is unavailable.
 #[derive(Serialize)]
 struct AwayModelInfo {
-    /// Name of the model.
     model: String,
     /// Reason: a code of docs/codes.md.
     reason: DeferralReason,
     /// Seconds until the next request to the provider, if one is planned.
     next_try_s: Option<f64>,
-    /// Number of waiting calls.
     waiting_calls: usize,
 }
 
-/// Liveness probe.
 pub(crate) async fn alive() -> SortedJson<ProbeReport> {
     SortedJson(ProbeReport { status: "alive", models_away: Vec::new() })
 }

@@ -34,7 +34,6 @@ pub(crate) struct ProposalOutcome {
     state: Option<Digest>,
 }
 
-/// Outcome of a proposal that waits for a person.
 const AWAITING_APPROVAL: &str = "awaiting_approval";
 
 impl ProposalOutcome {
@@ -84,7 +83,6 @@ impl ProposalOutcome {
     }
 }
 
-/// Converts an outcome into a response.
 pub(crate) fn outcome_response(outcome: Outcome) -> ApiResult<impl IntoResponse> {
     let (is_repeated, outcome) = ProposalOutcome::read(outcome)?;
     let repetition = match is_repeated {
@@ -94,7 +92,6 @@ pub(crate) fn outcome_response(outcome: Outcome) -> ApiResult<impl IntoResponse>
     Ok((StatusCode::OK, replayed(repetition), SortedJson(outcome)))
 }
 
-/// Converts a rejection into a problem.
 fn rejection_problem(rejection: &Rejection) -> Problem {
     let code = rejection.code.as_str();
     let message = rejection.violations.first().map_or(code, |violation| violation.message.as_str());

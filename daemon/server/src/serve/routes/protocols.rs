@@ -16,9 +16,7 @@ use crate::serve::http::IdempotencyHeader;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
-/// Author of a protocol message.
 pub(super) struct MessageAuthor {
-    /// Worker.
     pub(super) worker: WorkerName,
     /// Lease of the call that it replies to, if any.
     pub(super) lease: Option<String>,

@@ -102,7 +102,6 @@ pub(crate) async fn create(
     }
 }
 
-/// Options of a revocation.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RevokeQuery {

@@ -11,7 +11,6 @@ use tokio::sync::watch;
 use super::Daemon;
 use crate::serve::problem::no_such_board;
 
-/// Bounds of the interval at which idle boards are evicted.
 const REST_LOOK_MIN: Duration = Duration::from_millis(100);
 const REST_LOOK_MAX: Duration = Duration::from_secs(15);
 

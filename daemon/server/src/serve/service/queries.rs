@@ -26,7 +26,6 @@ impl Daemon {
         blueprint.map(Arc::new).map_err(|error| Problem::from_code(Code::Internal, format!("the blueprint: {error}")))
     }
 
-    /// Returns an error unless a board was created from this input.
     pub(super) async fn check_same_input(
         self: &Arc<Self>,
         board: &BoardId,
@@ -41,7 +40,6 @@ impl Daemon {
         Err(RuntimeError::IdempotencyConflict(board.clone()).into())
     }
 
-    /// Returns the record of a board's creation.
     async fn created(self: &Arc<Self>, board: &BoardId) -> ApiResult<Box<Created>> {
         match self.body(board, Seq(0)).await? {
             Some(Body::Created(created)) => Ok(created),

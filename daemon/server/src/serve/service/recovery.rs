@@ -19,15 +19,11 @@ use crate::serve::problem::ApiResult;
 /// Maximum time that model calls wait for the recovery of all boards. The journals record which models are unavailable.
 const RECOVERY_GATE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Boards recovered concurrently.
 const RECOVERED_AT_ONCE: usize = 8;
 
-/// Result of the recovery at start-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Recovered {
-    /// Resumed boards.
     pub(crate) boards: usize,
-    /// Boards that failed to resume.
     pub(crate) failed: usize,
 }
 

@@ -93,7 +93,6 @@ impl Daemon {
         self.while_closed(board, may, work).await
     }
 
-    /// Restores a board from its archive.
     pub(crate) async fn restore(&self, board: &BoardId, by: &Principal) -> ApiResult<()> {
         let restored = async {
             let known = self.reader.journal.tombstones().await?.into_iter().find(|tombstone| tombstone.board == *board);
@@ -108,7 +107,6 @@ impl Daemon {
         self.with_board_lock(board, restored).await
     }
 
-    /// Vacuums the journal on behalf of a caller.
     pub(crate) async fn vacuum_by(self: &Arc<Self>, by: &Principal) -> ApiResult<VacuumStats> {
         let intended = AuditedAction { action: Action::JournalVacuumed, subject: None, by: Some(by) };
         let entry = self.tokens.begin(&intended, self.clock.now()).await?;
@@ -122,7 +120,6 @@ impl Daemon {
         self.query(|reader| wait(reader.journal.vacuum()).map_err(storage)).await
     }
 
-    /// Returns the archives.
     fn archives(&self) -> Arc<dyn Archives> {
         patchboard_storage::archives(&self.data_dir)
     }

@@ -82,7 +82,6 @@ pub(super) fn added(entry: &AuditEntry) -> Vec<Change> {
     changes
 }
 
-/// Marks an action as done.
 pub(super) async fn finish(documents: &dyn Documents, id: i64) -> Result<(), Failure> {
     let Some(found) = documents.get(ENTRIES, &number_key(id)).await? else { return Ok(()) };
     let entry = AuditEntry { done: true, ..parsed(found)? };

@@ -9,7 +9,6 @@ pub(super) fn corrupt(message: String) -> Failure {
     Failure::failed("tokens_corrupt", format!("the tokens hold what is none: {message}"))
 }
 
-/// Reads the content of a document.
 pub(super) fn parsed<T: DeserializeOwned>(document: Document) -> Result<T, Failure> {
     serde_json::from_value(document.value).map_err(|error| corrupt(format!("{}: {error}", document.key)))
 }

@@ -42,7 +42,6 @@ pub(super) struct StoredToken {
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Numbers {
-    /// Number of tokens kept.
     pub(super) tokens: u64,
     pub(super) last_token: i64,
     pub(super) last_entry: i64,
@@ -125,7 +124,6 @@ async fn fingerprint_page(documents: &dyn Documents, secret: &Secret) -> Result<
     Ok((!changes.is_empty(), changes))
 }
 
-/// Returns random bytes of the system.
 pub(super) fn bytes<const COUNT: usize>() -> Result<[u8; COUNT], Failure> {
     let mut random = [0; COUNT];
     getrandom::fill(&mut random)
