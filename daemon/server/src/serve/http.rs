@@ -202,6 +202,18 @@ pub(crate) trait RequestBody: DeserializeOwned {
     const ALLOWS_ARRAY: bool = false;
 }
 
+/// Makes a type the body of a route; a `large` one may have [`BODY_BYTES_MAX`] bytes.
+macro_rules! request_body {
+    ($body:ty: $permission:ident $(, $large:ident)?) => {
+        impl $crate::serve::http::RequestBody for $body {
+            const PERMISSION: $crate::serve::http::RoutePermission = $crate::serve::http::RoutePermission::$permission;
+            $(const BYTES_MAX: usize = $crate::serve::http::request_body!(@$large);)?
+        }
+    };
+    (@large) => { $crate::serve::http::BODY_BYTES_MAX };
+}
+pub(crate) use request_body;
+
 /// JSON body, parsed strictly: no duplicate names, no number that would lose precision. It is read once the caller is
 /// authorised and the daemon has memory for it.
 pub(crate) struct StrictJson<T>(pub(crate) T);

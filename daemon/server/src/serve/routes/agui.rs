@@ -22,7 +22,7 @@ use crate::reader::storage;
 use crate::serve::access::Permission;
 use crate::serve::agui::{Event, EventEncoder, RestReason, RunIds, parse_interrupt_id, resume_point};
 use crate::serve::caller::Caller;
-use crate::serve::http::{BODY_BYTES_MAX, BoardPath, RequestBody, RoutePermission, StrictJson};
+use crate::serve::http::{BoardPath, StrictJson, request_body};
 use crate::serve::limits::StreamPermit;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -45,10 +45,7 @@ pub(crate) struct RunInput {
     resume: Vec<ResumeEntry>,
 }
 
-impl RequestBody for RunInput {
-    const PERMISSION: RoutePermission = RoutePermission::View;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(RunInput: View, large);
 
 /// Answer to a question.
 #[derive(Deserialize, ToSchema)]
@@ -116,7 +113,6 @@ pub(crate) async fn run(
     headers: HeaderMap,
     StrictJson(input): StrictJson<RunInput>,
 ) -> ApiResult<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {
-    caller.require(&Permission::View(board.clone()))?;
     let last = last_event(&headers)?;
     daemon.summary(&board).await?;
     let place = daemon.limits.stream(caller.rate_key)?;

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{MessageAuthor, propose};
 use crate::serve::caller::Caller;
-use crate::serve::http::{BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson};
+use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, request_body};
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
@@ -38,10 +38,7 @@ pub(crate) struct AppendArtifactRequest {
     content: Value,
 }
 
-impl RequestBody for AppendArtifactRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(AppendArtifactRequest: OperateOrActAs, large);
 
 /// Append an artefact (`AppendArtifact`)
 ///

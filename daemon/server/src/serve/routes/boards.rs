@@ -26,9 +26,7 @@ use crate::outages::awaited_model;
 use crate::queries::parts::HeadInfo;
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery, page_size,
-};
+use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictQuery, page_size, request_body};
 use crate::serve::idempotency_status::IdempotencyStatus;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -265,10 +263,7 @@ pub(crate) struct CreateBoardRequest {
     seed: Option<u64>,
 }
 
-impl RequestBody for CreateBoardRequest {
-    const PERMISSION: RoutePermission = RoutePermission::Administer;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(CreateBoardRequest: Administer, large);
 
 /// Create a board from a blueprint and a request, and run it
 #[utoipa::path(post, operation_id = "createBoard", path = "/v1/boards", tag = "boards", request_body = CreateBoardRequest,
@@ -280,7 +275,6 @@ pub(crate) async fn create(
     key: IdempotencyHeader,
     StrictJson(founding): StrictJson<CreateBoardRequest>,
 ) -> ApiResult<impl IntoResponse> {
-    caller.require(&Permission::Administer)?;
     let mut blueprint = founding.written.read_valid()?;
     if let Some(seed) = founding.seed {
         blueprint.draw_by(seed);
@@ -360,9 +354,7 @@ pub(crate) struct RetryRequest {
     worker_limits: RaisedLimitsOfWorker,
 }
 
-impl RequestBody for RetryRequest {
-    const PERMISSION: RoutePermission = RoutePermission::Operate;
-}
+request_body!(RetryRequest: Operate);
 
 /// Raised limits of a board. Each must be higher than the current one; else `bad_limit`.
 #[derive(Serialize, Deserialize, ToSchema, Default)]
@@ -409,7 +401,6 @@ pub(crate) async fn retry(
     key: IdempotencyHeader,
     StrictJson(request): StrictJson<RetryRequest>,
 ) -> ApiResult<impl IntoResponse> {
-    caller.require(&Permission::Operate(board.clone()))?;
     let RetryRequest { worker, invocation, limits, worker_limits } = request;
     if worker.is_some() && invocation.is_some() {
         return Err(Problem::from_code(Code::BadBody, "the body names a worker and an invocation: name one of them"));

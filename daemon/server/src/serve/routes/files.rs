@@ -16,7 +16,7 @@ use super::leases::attempt_of;
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
 use crate::serve::files;
-use crate::serve::http::{BODY_BYTES_MAX, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath};
+use crate::serve::http::{IdempotencyHeader, StrictJson, StrictPath, request_body};
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
@@ -58,10 +58,7 @@ pub(crate) struct FileCommandResult {
     data: Value,
 }
 
-impl RequestBody for FileCommandRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(FileCommandRequest: OperateOrActAs, large);
 
 /// Read or edit files of the board's directory
 ///

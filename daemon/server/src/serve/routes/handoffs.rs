@@ -23,9 +23,7 @@ use super::rooms::resolve_author;
 use crate::queries::handoffs::{HandoffContext, HandoffInfo, HandoffList};
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath, StrictQuery,
-};
+use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictPath, StrictQuery, request_body};
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
@@ -63,10 +61,7 @@ pub(crate) struct HandoffRequest {
     task: String,
 }
 
-impl RequestBody for HandoffRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(HandoffRequest: OperateOrActAs, large);
 
 /// Request the handoff of a task
 ///
@@ -123,9 +118,7 @@ pub(crate) struct AcceptHandoffRequest {
     lease: Option<String>,
 }
 
-impl RequestBody for AcceptHandoffRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-}
+request_body!(AcceptHandoffRequest: OperateOrActAs);
 
 /// Accept a handoff
 ///
@@ -169,9 +162,7 @@ pub(crate) struct RejectHandoffRequest {
     reason: String,
 }
 
-impl RequestBody for RejectHandoffRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-}
+request_body!(RejectHandoffRequest: OperateOrActAs);
 
 /// Reject a handoff, with a reason
 ///

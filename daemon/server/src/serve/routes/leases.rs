@@ -26,9 +26,7 @@ use super::proposal_outcome::{ProposalOutcome, outcome_response};
 use crate::queries::leases::{FailureReport, LeaseList, LeaseRenewal, LeasedCall, OpenCallInfo};
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath,
-};
+use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictPath, request_body};
 use crate::serve::long_poll::WAIT_MAX;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -55,9 +53,7 @@ pub(crate) struct LeaseRequest {
     wait: u64,
 }
 
-impl RequestBody for LeaseRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-}
+request_body!(LeaseRequest: OperateOrActAs);
 
 /// Lease renewal.
 #[derive(Deserialize, ToSchema)]
@@ -69,9 +65,7 @@ pub(crate) struct RenewLeaseRequest {
     seconds: Option<u64>,
 }
 
-impl RequestBody for RenewLeaseRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-}
+request_body!(RenewLeaseRequest: OperateOrActAs);
 
 /// Reply to a call.
 #[derive(Deserialize, ToSchema)]
@@ -86,10 +80,7 @@ pub(crate) struct AnswerCallRequest {
     usage: Option<TokenUsage>,
 }
 
-impl RequestBody for AnswerCallRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(AnswerCallRequest: OperateOrActAs, large);
 
 /// Failure of a call.
 #[derive(Deserialize, ToSchema)]
@@ -108,9 +99,7 @@ pub(crate) struct FailCallRequest {
     usage: Option<TokenUsage>,
 }
 
-impl RequestBody for FailCallRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-}
+request_body!(FailCallRequest: OperateOrActAs);
 
 const fn crashed() -> FailureCode {
     FailureCode::Crashed

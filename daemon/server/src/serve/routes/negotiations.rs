@@ -13,9 +13,7 @@ use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{MessageAuthor, check_readable, propose};
 use crate::queries::negotiation::NegotiationStatus;
 use crate::serve::caller::Caller;
-use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
-};
+use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictQuery, request_body};
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -35,10 +33,7 @@ pub(crate) struct NegotiationEventRequest {
     event: Map<String, Value>,
 }
 
-impl RequestBody for NegotiationEventRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(NegotiationEventRequest: OperateOrActAs, large);
 
 /// Add an event to a board's negotiation
 ///

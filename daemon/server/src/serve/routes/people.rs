@@ -20,7 +20,7 @@ use crate::queries::questions::InboxQuestion;
 use crate::reader::storage;
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath};
+use crate::serve::http::{IdempotencyHeader, StrictJson, StrictPath, request_body};
 use crate::serve::problem::{ApiResult, Code, Problem, no_such_board};
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
@@ -67,9 +67,7 @@ pub(crate) struct AnswerQuestionRequest {
     text: Option<String>,
 }
 
-impl RequestBody for AnswerQuestionRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-}
+request_body!(AnswerQuestionRequest: OperateOrActAs);
 
 /// Answer a question, once, as the person it is addressed to
 ///

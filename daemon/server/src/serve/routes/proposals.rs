@@ -17,9 +17,8 @@ use super::people;
 use super::proposal_outcome::{ProposalOutcome, outcome_response};
 use crate::queries::parts::HeadInfo;
 use crate::queries::signals::{SignalReport, SignalTargets};
-use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson};
+use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, request_body};
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
@@ -36,10 +35,7 @@ pub(crate) struct ProposeRequest {
     base: Option<u64>,
 }
 
-impl RequestBody for ProposeRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(ProposeRequest: OperateOrActAs, large);
 
 /// Propose a patch as a worker
 ///
@@ -78,10 +74,7 @@ pub(crate) struct SignalRequest {
     value: Value,
 }
 
-impl RequestBody for SignalRequest {
-    const PERMISSION: RoutePermission = RoutePermission::Operate;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(SignalRequest: Operate, large);
 
 /// Send a signal, or trigger a manual rule by its name
 ///
@@ -100,7 +93,7 @@ pub(crate) async fn signal(
     send(&daemon, &caller, &board, key, &signalled.name, signalled.value).await
 }
 
-/// Sends a signal for a caller that may operate the board.
+/// Sends a signal for a caller whose permission to operate the board was checked.
 pub(crate) async fn send(
     daemon: &Arc<Daemon>,
     caller: &Caller,
@@ -109,7 +102,6 @@ pub(crate) async fn send(
     name: &str,
     value: Value,
 ) -> ApiResult<impl IntoResponse + use<>> {
-    caller.require(&Permission::Operate(board.clone()))?;
     let handle = daemon.open_for(board, caller).await?;
     let heard = handle.signal(name, value, key.token()).await?;
     let snapshot = handle.status();

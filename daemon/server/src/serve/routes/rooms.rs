@@ -16,9 +16,7 @@ use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{self, MessageAuthor};
 use crate::queries::rooms::{DecisionError, DecisionInfo, DecisionStatus, READ, decision_status};
 use crate::serve::caller::Caller;
-use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath, StrictQuery,
-};
+use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictPath, StrictQuery, request_body};
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -114,10 +112,7 @@ pub(crate) struct ProposeArtifactRequest {
     revises: Option<String>,
 }
 
-impl RequestBody for ProposeArtifactRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(ProposeArtifactRequest: OperateOrActAs, large);
 
 /// Propose an artefact in a board's negotiation room
 ///
@@ -181,9 +176,7 @@ pub(crate) struct VoteRequest {
     abstain: bool,
 }
 
-impl RequestBody for VoteRequest {
-    const PERMISSION: RoutePermission = RoutePermission::OperateOrActAs;
-}
+request_body!(VoteRequest: OperateOrActAs);
 
 /// Vote on an artefact in a board's negotiation room
 ///

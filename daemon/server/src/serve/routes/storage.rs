@@ -16,7 +16,7 @@ use crate::queries::storage::{ArchiveList, ArchiveReport, RestoreReport, Tombsto
 use crate::reader::storage;
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson};
+use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, request_body};
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
@@ -49,9 +49,7 @@ pub(crate) struct RedactRequest {
     departments: Option<redaction::Rows>,
 }
 
-impl RequestBody for RedactRequest {
-    const PERMISSION: RoutePermission = RoutePermission::Administer;
-}
+request_body!(RedactRequest: Administer);
 
 /// Deserialises a given value, so that `null` differs from an absent one.
 fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
@@ -73,7 +71,6 @@ pub(crate) async fn redact(
     key: IdempotencyHeader,
     StrictJson(asked): StrictJson<RedactRequest>,
 ) -> ApiResult<impl IntoResponse> {
-    caller.require(&Permission::Administer)?;
     let targets: Vec<String> = asked.places.into_iter().chain(asked.records.iter().map(ToString::to_string)).collect();
     let mut request = redaction::request(&targets)?;
     request.keep = asked.keep;

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use crate::serve::access::{Permission, Scope};
 use crate::serve::caller::Caller;
-use crate::serve::http::{IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictPath, StrictQuery};
+use crate::serve::http::{IdempotencyHeader, StrictJson, StrictPath, StrictQuery, request_body};
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
@@ -37,9 +37,7 @@ pub(crate) struct CreateTokenRequest {
     expires: Option<Duration>,
 }
 
-impl RequestBody for CreateTokenRequest {
-    const PERMISSION: RoutePermission = RoutePermission::Administer;
-}
+request_body!(CreateTokenRequest: Administer);
 
 /// Tokens, without their texts.
 #[derive(Serialize, ToSchema)]
@@ -79,7 +77,6 @@ pub(crate) async fn create(
     key: IdempotencyHeader,
     StrictJson(wanted): StrictJson<CreateTokenRequest>,
 ) -> ApiResult<impl IntoResponse> {
-    caller.require(&Permission::Administer)?;
     let scope: Scope = wanted.scope.parse().map_err(|message: String| Problem::from_code(Code::BadScope, message))?;
     let now = daemon.clock.now();
     let of = tokens::NewToken { name: &wanted.name, scope, lifetime: wanted.expires, by: caller.principal() };

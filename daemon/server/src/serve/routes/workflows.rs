@@ -21,11 +21,8 @@ use super::protocols::check_readable;
 use crate::queries::signals::SignalReport;
 use crate::queries::workflow::{WorkflowReport, WorkflowStatus};
 use crate::reader::Reader;
-use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{
-    BODY_BYTES_MAX, BoardPath, IdempotencyHeader, RequestBody, RoutePermission, StrictJson, StrictQuery,
-};
+use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictQuery, request_body};
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -40,10 +37,7 @@ pub(crate) struct CheckWorkflowRequest {
     workflow: Map<String, Value>,
 }
 
-impl RequestBody for CheckWorkflowRequest {
-    const PERMISSION: RoutePermission = RoutePermission::ViewAll;
-    const BYTES_MAX: usize = BODY_BYTES_MAX;
-}
+request_body!(CheckWorkflowRequest: ViewAll, large);
 
 /// Check the order of a workflow, like `patchboard workflow check`
 ///
@@ -52,10 +46,8 @@ impl RequestBody for CheckWorkflowRequest {
 #[utoipa::path(post, operation_id = "checkWorkflow", path = "/v1/workflows/check", tag = "protocols", request_body = CheckWorkflowRequest,
     responses((status = 200, description = "The findings", body = WorkflowReport)))]
 pub(crate) async fn check(
-    caller: Caller,
     StrictJson(defined): StrictJson<CheckWorkflowRequest>,
 ) -> ApiResult<SortedJson<WorkflowReport>> {
-    caller.require(&Permission::ViewAll)?;
     let definition = Definition::parse(Value::Object(defined.workflow))
         .map_err(|error| Problem::from_code(Code::BadBody, format!("workflow is no definition: {error}")))?;
     Ok(SortedJson(WorkflowReport::new(&workflow::check(&definition))))
@@ -118,9 +110,7 @@ pub(crate) struct ResumeWorkflowRequest {
     node: String,
 }
 
-impl RequestBody for ResumeWorkflowRequest {
-    const PERMISSION: RoutePermission = RoutePermission::Operate;
-}
+request_body!(ResumeWorkflowRequest: Operate);
 
 /// Resume a board's workflow from a node
 ///
@@ -136,7 +126,6 @@ pub(crate) async fn resume(
     key: IdempotencyHeader,
     StrictJson(resumed): StrictJson<ResumeWorkflowRequest>,
 ) -> ApiResult<impl IntoResponse> {
-    caller.require(&Permission::Operate(board.clone()))?;
     let node = resumed.node.clone();
     let asked = daemon.query_board(&board, None, move |board| Ok(resume_rejection(board, &node))).await?;
     if let Some(why) = asked.ok_or_else(no_workflow)?
