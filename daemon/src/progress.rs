@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use owo_colors::OwoColorize as _;
+use owo_colors::{AnsiColors, OwoColorize as _};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, RuleName, Seq, WorkerName};
 use patchboard_kernel::ledger::Usage;
@@ -82,25 +82,7 @@ impl Totals {
             Body::Created(created) => {
                 self.note_estimated_usage(created.architect.as_ref().map(|architect| architect.usage))
             }
-            Body::Invoked(_)
-            | Body::Late(_)
-            | Body::NoOp(_)
-            | Body::Expanded(_)
-            | Body::Approval(_)
-            | Body::Answer(_)
-            | Body::Epoch(_)
-            | Body::Reserved(_)
-            | Body::Breaker(_)
-            | Body::Budget(_)
-            | Body::Paused(_)
-            | Body::Retried(_)
-            | Body::Resumed(_)
-            | Body::Tick(_)
-            | Body::Jumped(_)
-            | Body::Signal(_)
-            | Body::Snapshot(_)
-            | Body::Redacted(_)
-            | Body::Ended(_) => {}
+            _ => {}
         }
         self.note_estimated_usage(body.author().and_then(|by| by.usage));
         self.shortages.note(body)
@@ -263,10 +245,17 @@ const fn is_printed(kind: Kind) -> bool {
 }
 
 fn mark(kind: Kind) -> String {
-    let word = kind.as_str();
+    match colour(kind) {
+        Some(colour) => kind.as_str().color(colour).to_string(),
+        None => kind.as_str().dimmed().to_string(),
+    }
+}
+
+/// Returns the colour of a kind that a reader should notice.
+pub(crate) const fn colour(kind: Kind) -> Option<AnsiColors> {
     match kind {
-        Kind::Committed => word.green().to_string(),
-        Kind::Rejected | Kind::Failed | Kind::Late => word.red().to_string(),
+        Kind::Committed => Some(AnsiColors::Green),
+        Kind::Rejected | Kind::Failed | Kind::Late => Some(AnsiColors::Red),
         Kind::Approval
         | Kind::Answer
         | Kind::Deferred
@@ -274,7 +263,7 @@ fn mark(kind: Kind) -> String {
         | Kind::Budget
         | Kind::Reserved
         | Kind::Skipped
-        | Kind::Redacted => word.yellow().to_string(),
+        | Kind::Redacted => Some(AnsiColors::Yellow),
         Kind::Created
         | Kind::Epoch
         | Kind::Scheduled
@@ -289,6 +278,6 @@ fn mark(kind: Kind) -> String {
         | Kind::Jumped
         | Kind::Signal
         | Kind::Snapshot
-        | Kind::Ended => word.dimmed().to_string(),
+        | Kind::Ended => None,
     }
 }

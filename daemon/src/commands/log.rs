@@ -13,6 +13,7 @@ use crate::arguments::BoardArgument;
 use crate::describe::{self, ViewShortages};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
+use crate::progress::colour;
 use crate::reader::{Reader, format_time, storage};
 
 /// Polling interval of a followed journal.
@@ -107,33 +108,11 @@ fn show(record: &Record, output: Output) -> Result<(), Failure> {
         })?;
         return output.json(&merged);
     }
-    let kind = record.kind.as_str();
-    let padded = format!("{kind:<9}");
-    let padded = match record.kind {
-        Kind::Committed => padded.green().to_string(),
-        Kind::Rejected | Kind::Failed | Kind::Late => padded.red().to_string(),
-        Kind::Approval
-        | Kind::Answer
-        | Kind::Deferred
-        | Kind::Breaker
-        | Kind::Budget
-        | Kind::Reserved
-        | Kind::Skipped
-        | Kind::Redacted => padded.yellow().to_string(),
-        Kind::Created | Kind::Ended => padded.bold().to_string(),
-        Kind::Epoch
-        | Kind::Scheduled
-        | Kind::Invoked
-        | Kind::Continued
-        | Kind::NoOp
-        | Kind::Expanded
-        | Kind::Paused
-        | Kind::Resumed
-        | Kind::Retried
-        | Kind::Tick
-        | Kind::Jumped
-        | Kind::Signal
-        | Kind::Snapshot => padded,
+    let padded = format!("{:<9}", record.kind.as_str());
+    let padded = match colour(record.kind) {
+        Some(colour) => padded.color(colour).to_string(),
+        None if matches!(record.kind, Kind::Created | Kind::Ended) => padded.bold().to_string(),
+        None => padded,
     };
     let reply = describe::rejected_reply(record).map(|reply| format!("; the reply: {reply}")).unwrap_or_default();
     let caller = describe::caller(record).map(|caller| format!("; caller: {caller}")).unwrap_or_default();
