@@ -351,49 +351,38 @@ impl OutputLine {
         Self { seq: Some(seq), outcome: "committed", version, state_hash, ..Self::default() }
     }
 
-    fn no_op(seq: Seq) -> Self {
-        Self { seq: Some(seq), outcome: "no_op", ..Self::default() }
+    fn recorded(outcome: &'static str, seq: Seq) -> Self {
+        Self { seq: Some(seq), outcome, ..Self::default() }
     }
 
-    fn expanded(seq: Seq) -> Self {
-        Self { seq: Some(seq), outcome: "expanded", ..Self::default() }
-    }
-
-    fn awaiting_approval(seq: Seq) -> Self {
-        Self { seq: Some(seq), outcome: "awaiting_approval", ..Self::default() }
-    }
-
-    fn rejected(seq: Seq, stage: Stage, code: Code) -> Self {
-        Self { seq: Some(seq), outcome: "rejected", stage: Some(stage), code: Some(code), ..Self::default() }
+    fn rejected(outcome: &'static str, seq: Option<Seq>, rejection: Rejection) -> Self {
+        let Rejection { stage, code, violations, allowed } = rejection;
+        let (violations, allowed) = (Some(violations), Some(allowed));
+        Self { seq, outcome, stage: Some(stage), code: Some(code), violations, allowed, ..Self::default() }
     }
 
     fn from_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Committed { seq, version, state } => Self::committed(seq, version, state),
-            Outcome::NoOp { seq } => Self::no_op(seq),
-            Outcome::Expanded { seq } => Self::expanded(seq),
-            Outcome::AwaitingApproval { seq } => Self::awaiting_approval(seq),
-            Outcome::Continued { seq } => Self { seq: Some(seq), outcome: "continued", ..Self::default() },
-            Outcome::Answered { seq } => Self { seq: Some(seq), outcome: "answered", ..Self::default() },
-            Outcome::RejectedUnrecorded(rejection) => {
-                let Rejection { stage, code, violations, allowed } = rejection;
-                let (violations, allowed) = (Some(violations), Some(allowed));
-                let (stage, code) = (Some(stage), Some(code));
-                Self { outcome: "refused", stage, code, violations, allowed, ..Self::default() }
-            }
-            Outcome::Rejected { seq, rejection } => {
-                let Rejection { stage, code, violations, allowed } = rejection;
-                let (violations, allowed) = (Some(violations), Some(allowed));
-                Self { violations, allowed, ..Self::rejected(seq, stage, code) }
-            }
+            Outcome::NoOp { seq } => Self::recorded("no_op", seq),
+            Outcome::Expanded { seq } => Self::recorded("expanded", seq),
+            Outcome::AwaitingApproval { seq } => Self::recorded("awaiting_approval", seq),
+            Outcome::Continued { seq } => Self::recorded("continued", seq),
+            Outcome::Answered { seq } => Self::recorded("answered", seq),
+            Outcome::RejectedUnrecorded(rejection) => Self::rejected("refused", None, rejection),
+            Outcome::Rejected { seq, rejection } => Self::rejected("rejected", Some(seq), rejection),
             Outcome::Duplicate(first) => {
                 let first = match first {
                     RememberedOutcome::Committed { seq, version, state } => Self::committed(seq, version, state),
-                    // Proposals have no tokens of requests, so `Heard` cannot occur.
-                    RememberedOutcome::NoOp { seq } | RememberedOutcome::Recorded { seq } => Self::no_op(seq),
-                    RememberedOutcome::Expanded { seq } => Self::expanded(seq),
-                    RememberedOutcome::AwaitingApproval { seq } => Self::awaiting_approval(seq),
-                    RememberedOutcome::Rejected { seq, stage, code } => Self::rejected(seq, stage, code),
+                    // Proposals have no tokens of requests, so `Recorded` cannot occur.
+                    RememberedOutcome::NoOp { seq } | RememberedOutcome::Recorded { seq } => {
+                        Self::recorded("no_op", seq)
+                    }
+                    RememberedOutcome::Expanded { seq } => Self::recorded("expanded", seq),
+                    RememberedOutcome::AwaitingApproval { seq } => Self::recorded("awaiting_approval", seq),
+                    RememberedOutcome::Rejected { seq, stage, code } => {
+                        Self { stage: Some(stage), code: Some(code), ..Self::recorded("rejected", seq) }
+                    }
                 };
                 Self { outcome: "duplicate", of: Some(Box::new(first)), ..Self::default() }
             }
