@@ -7,6 +7,7 @@ pub(crate) mod observe;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use patchboard_kernel::code_enum;
 use patchboard_kernel::id::Timestamp;
 use patchboard_llm::capabilities::{Capabilities, CapabilityProbeError};
 use patchboard_llm::probe::{ModelList, ProbeResult};
@@ -16,78 +17,36 @@ use self::observe::{BindResult, DaemonPresence, DataDir, JournalCheck, ProgramLo
 use crate::reader::{format_time, lost_help};
 use patchboard_kernel::text::counted;
 
-/// Checks, in the order in which they run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Check {
-    Version,
-    Configuration,
-    DataDir,
-    Sync,
-    Disk,
-    Journal,
-    Boards,
-    Clock,
-    Files,
-    Models,
-    Abilities,
-    Embeddings,
-    Commands,
-    Daemon,
-    Address,
-    Tokens,
-}
-
-impl Check {
-    #[cfg(test)]
-    const ALL: [Self; 16] = [
-        Self::Version,
-        Self::Configuration,
-        Self::DataDir,
-        Self::Sync,
-        Self::Disk,
-        Self::Journal,
-        Self::Boards,
-        Self::Clock,
-        Self::Files,
-        Self::Models,
-        Self::Abilities,
-        Self::Embeddings,
-        Self::Commands,
-        Self::Daemon,
-        Self::Address,
-        Self::Tokens,
-    ];
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Version => "version",
-            Self::Configuration => "configuration",
-            Self::DataDir => "data_dir",
-            Self::Sync => "sync",
-            Self::Disk => "disk",
-            Self::Journal => "journal",
-            Self::Boards => "boards",
-            Self::Clock => "clock",
-            Self::Files => "files",
-            Self::Models => "models",
-            Self::Abilities => "abilities",
-            Self::Embeddings => "embeddings",
-            Self::Commands => "commands",
-            Self::Daemon => "daemon",
-            Self::Address => "address",
-            Self::Tokens => "tokens",
-        }
+code_enum! {
+    /// Checks, in the order in which they run.
+    Check {
+        Version = "version",
+        Configuration = "configuration",
+        DataDir = "data_dir",
+        Sync = "sync",
+        Disk = "disk",
+        Journal = "journal",
+        Boards = "boards",
+        Clock = "clock",
+        Files = "files",
+        Models = "models",
+        Abilities = "abilities",
+        Embeddings = "embeddings",
+        Commands = "commands",
+        Daemon = "daemon",
+        Address = "address",
+        Tokens = "tokens",
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Severity {
-    Ok,
-    /// Works, but with a risk or reduced performance.
-    Warning,
-    Error,
+code_enum! {
+    /// Severity of a finding.
+    Severity {
+        Ok = "ok",
+        /// Works, but with a risk or reduced performance.
+        Warning = "warning",
+        Error = "error",
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

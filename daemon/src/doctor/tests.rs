@@ -102,5 +102,5 @@ fn the_page_lists_every_check() {
     let section = page.split("## Doctor").nth(1).expect("the page has a part about it");
     let documented: Vec<&str> =
         section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
-    assert_eq!(documented, Check::ALL.map(Check::as_str));
+    assert!(documented.into_iter().eq(Check::ALL.iter().map(|check| check.as_str())));
 }

@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use patchboard_kernel::board::BoardError;
+use patchboard_kernel::code_enum;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::rejection;
 use patchboard_runtime::error::RuntimeError;
@@ -17,19 +18,12 @@ use crate::failure::{Exit, Failure};
 
 macro_rules! coded {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal, $status:ident,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(crate) enum $name {
-            $($(#[$vdoc])* $variant,)*
+        code_enum! {
+            $(#[$doc])*
+            $name { $($(#[$vdoc])* $variant = $code,)* }
         }
 
         impl $name {
-            pub(crate) const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $code,)*
-                }
-            }
-
             const fn status(self) -> StatusCode {
                 match self {
                     $(Self::$variant => StatusCode::$status,)*

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use patchboard_kernel::admission::Admission;
+use patchboard_kernel::code_enum;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
@@ -30,28 +31,17 @@ struct OpenAttempt {
     admitted: Admission,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum TokenPurpose {
-    /// Design of a blueprint.
-    Architect,
-    /// First attempts of invocations.
-    Worker,
-    /// Further attempts of invocations.
-    Retry,
-    /// Replies that arrived after their attempt was closed.
-    Late,
-}
-
-impl TokenPurpose {
-    pub(super) const ALL: [Self; 4] = [Self::Architect, Self::Worker, Self::Retry, Self::Late];
-
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Architect => "architect",
-            Self::Worker => "worker",
-            Self::Retry => "retry",
-            Self::Late => "late",
-        }
+code_enum! {
+    /// Purpose of model tokens.
+    TokenPurpose {
+        /// Design of a blueprint.
+        Architect = "architect",
+        /// First attempts of invocations.
+        Worker = "worker",
+        /// Further attempts of invocations.
+        Retry = "retry",
+        /// Replies that arrived after their attempt was closed.
+        Late = "late",
     }
 }
 

@@ -1,5 +1,6 @@
 //! Audit log: administrators' actions that no board records, like created tokens and removed boards.
 
+use patchboard_kernel::code_enum;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::Principal;
 use patchboard_storage::documents::{Change, Documents, number_key};
@@ -17,39 +18,25 @@ const ENTRIES_MAX: i64 = 100_000;
 /// Collection of the entries, by number.
 const ENTRIES: &str = "audit";
 
-/// Audited action.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Token created.
-    TokenCreated,
-    /// Token revoked.
-    TokenRevoked,
-    /// Token deleted.
-    TokenDeleted,
-    /// Board moved from the journal into an archive file.
-    BoardArchived,
-    /// Board restored from its archive.
-    BoardRestored,
-    /// Board deleted permanently.
-    BoardDeleted,
-    /// Loss of records of a board accepted.
-    LossAccepted,
-    /// Journal vacuumed.
-    JournalVacuumed,
-}
-
-impl Action {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::TokenCreated => "token_created",
-            Self::TokenRevoked => "token_revoked",
-            Self::TokenDeleted => "token_deleted",
-            Self::BoardArchived => "board_archived",
-            Self::BoardRestored => "board_restored",
-            Self::BoardDeleted => "board_deleted",
-            Self::LossAccepted => "loss_accepted",
-            Self::JournalVacuumed => "journal_vacuumed",
-        }
+code_enum! {
+    /// Audited action.
+    Action {
+        /// Token created.
+        TokenCreated = "token_created",
+        /// Token revoked.
+        TokenRevoked = "token_revoked",
+        /// Token deleted.
+        TokenDeleted = "token_deleted",
+        /// Board moved from the journal into an archive file.
+        BoardArchived = "board_archived",
+        /// Board restored from its archive.
+        BoardRestored = "board_restored",
+        /// Board deleted permanently.
+        BoardDeleted = "board_deleted",
+        /// Loss of records of a board accepted.
+        LossAccepted = "loss_accepted",
+        /// Journal vacuumed.
+        JournalVacuumed = "journal_vacuumed",
     }
 }
 
