@@ -98,12 +98,7 @@ impl Client {
     /// Sends a control action to a board, named by its whole id, and prints its status.
     pub(crate) async fn control(&self, board: &str, action: &str, body: &Value, output: Output) -> Outcome {
         let answer = self.post(&path(&["v1", "boards", board, action]), body).await?;
-        if output.is_json() {
-            output.json(&answer)?;
-        } else {
-            let status = answer["status"].as_str().unwrap_or_default();
-            output.line(&format!("board {board}: {status}"))?;
-        }
+        output.json_or_line(&answer, || format!("board {board}: {}", answer["status"].as_str().unwrap_or_default()))?;
         Ok(Exit::Done)
     }
 

@@ -62,6 +62,11 @@ impl Output {
         writeln!(stdout, "{}", json_line(value)).and_then(|()| stdout.flush()).map_err(|error| Failure::writing(&error))
     }
 
+    /// Writes a value as JSON, or the text of it as a line.
+    pub(crate) fn json_or_line(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        if self.is_json() { self.json(value) } else { self.line(&text()) }
+    }
+
     /// Writes a line of progress to stderr, unless suppressed.
     pub(crate) fn note(self, text: &str) {
         if !self.quiet {

@@ -149,20 +149,12 @@ async fn over_http(daemon: &Client, asked: &QuestionArguments, said: &PersonAnsw
     let path = format!("/v1/boards/{}/approvals/{}", question["board"].as_str().unwrap_or_default(), question["seq"]);
     match daemon.post(&path, &answer).await {
         Ok(came) => {
-            if output.is_json() {
-                output.json(&came)?;
-            } else {
-                output.line(&one_line(came["outcome"].as_str().unwrap_or_default()))?;
-            }
+            output.json_or_line(&came, || one_line(came["outcome"].as_str().unwrap_or_default()))?;
             Ok(Exit::Done)
         }
         // A denial was requested, so the kernel's rejection is success.
         Err(Failure::Error(told)) if *said == PersonAnswer::Denies && told.code == "denied" => {
-            if output.is_json() {
-                output.json(&json!({"outcome": "rejected"}))?;
-            } else {
-                output.line("rejected")?;
-            }
+            output.json_or_line(&json!({"outcome": "rejected"}), || "rejected".to_owned())?;
             Ok(Exit::Done)
         }
         Err(failure) => Err(failure),
@@ -236,13 +228,10 @@ async fn answer(
             Decided::Answered { .. } => "answered",
             _ => "rejected",
         };
-        if output.is_json() {
-            output.json(&json!({"board": summary.id, "question": seq, "outcome": came_of_it,
-                "head": {"seq": head.seq, "hash": head.hash}}))?;
-        } else {
-            let resume = seating.resume_flags.resume_command(&format!("resume {}", summary.id));
-            output.line(&format!("{came_of_it}; go on with: {resume}"))?;
-        }
+        let report = json!({"board": summary.id, "question": seq, "outcome": came_of_it,
+            "head": {"seq": head.seq, "hash": head.hash}});
+        let resume = || seating.resume_flags.resume_command(&format!("resume {}", summary.id));
+        output.json_or_line(&report, || format!("{came_of_it}; go on with: {}", resume()))?;
         return Ok(Exit::Done);
     }
     runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await

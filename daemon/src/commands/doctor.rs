@@ -156,13 +156,11 @@ fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
         let RecordLoss { board, known, found } = lost;
         let intended = AuditedAction { action: Action::LossAccepted, subject: Some(board.as_str()), by: Some(&by) };
         tokens.audited(&intended, SystemClock.now(), || wait(journal.accept_loss(board)).map_err(storage_failure))?;
-        if output.is_json() {
-            output.json(&json!({"board": board, "known": known, "found": found}))?;
-        } else {
+        output.json_or_line(&json!({"board": board, "known": known, "found": found}), || {
             let rest = found
                 .map_or_else(|| "nothing of it is left".to_owned(), |found| format!("it ends with record {found}"));
-            output.line(&format!("board {board}: what was lost up to record {known} is given up; {rest}"))?;
-        }
+            format!("board {board}: what was lost up to record {known} is given up; {rest}")
+        })?;
     }
     Ok(Exit::Done)
 }
@@ -231,11 +229,7 @@ fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
 
 async fn ready(client: &Client, output: Output) -> Outcome {
     let answer = client.get("/readyz").await?;
-    if output.is_json() {
-        output.json(&answer)?
-    } else {
-        output.line("the daemon is ready")?
-    }
+    output.json_or_line(&answer, || "the daemon is ready".to_owned())?;
     Ok(Exit::Done)
 }
 
@@ -244,11 +238,7 @@ fn print_findings(findings: &[Finding], worst: Severity, output: Output) -> Resu
         return output.json(&json!({"ok": worst != Severity::Error, "findings": findings}));
     }
     for finding in findings {
-        let mark = match finding.severity {
-            Severity::Ok => "ok",
-            Severity::Warning => "warning",
-            Severity::Error => "error",
-        };
+        let mark = finding.severity.as_str();
         output.line(&format!("{mark:<8} {:<14} {}", finding.check.as_str(), one_line(&finding.message)))?;
         if let Some(help) = &finding.help {
             output.line(&format!("{:24}help: {}", "", one_line(help)))?;

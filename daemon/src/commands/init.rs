@@ -46,10 +46,7 @@ fn names() -> clap::builder::PossibleValuesParser {
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     if arguments.list {
         for Template { name, about, .. } in &templates::ALL {
-            match output.is_json() {
-                true => output.json(&json!({"name": name, "about": about}))?,
-                false => output.line(&format!("{name:12} {about}"))?,
-            }
+            output.json_or_line(&json!({"name": name, "about": about}), || format!("{name:12} {about}"))?;
         }
         return Ok(Exit::Done);
     }

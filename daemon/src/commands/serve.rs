@@ -9,9 +9,9 @@ use crate::output::Output;
 use crate::serve::{self, Arguments};
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-    let announce = |scheme: &str, address: std::net::SocketAddr| match output.is_json() {
-        true => output.json(&json!({"listen": address.to_string(), "pid": std::process::id()})),
-        false => output.line(&format!("listening on {scheme}://{address}")),
+    let announce = |scheme: &str, address: std::net::SocketAddr| {
+        let report = json!({"listen": address.to_string(), "pid": std::process::id()});
+        output.json_or_line(&report, || format!("listening on {scheme}://{address}"))
     };
     serve::run(arguments, data_dir, config, announce).await
 }

@@ -85,12 +85,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     if arguments.no_run {
         let head = board.status().head;
         runtime.shutdown().await;
-        if output.is_json() {
-            let head = HeadInfo::new(head.seq, head.hash);
-            output.json(&json!(SignalReport::new(&summary.id, &arguments.name, head, waiting)))?;
-        } else {
-            output.line(&format!("signal {} recorded on board {}", one_line(&arguments.name), summary.id))?;
-        }
+        let head = HeadInfo::new(head.seq, head.hash);
+        let report = json!(SignalReport::new(&summary.id, &arguments.name, head, waiting));
+        let text = || format!("signal {} recorded on board {}", one_line(&arguments.name), summary.id);
+        output.json_or_line(&report, text)?;
         return Ok(Exit::Done);
     }
     runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await

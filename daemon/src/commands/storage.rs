@@ -97,11 +97,8 @@ impl Archive {
                 AuditedAction { action: Action::BoardArchived, subject: Some(board.id.as_str()), by: Some(&by) };
             let path = tokens
                 .audited(&intended, now, || archive::archive(&*journal, &*archives, &board.id, now).map_err(failure))?;
-            if output.is_json() {
-                output.json(&json!(ArchiveReport { board: board.id, archive: path }))?;
-            } else {
-                output.line(&format!("board {} is in {}", board.id, one_line(&path)))?;
-            }
+            let text = format!("board {} is in {}", board.id, one_line(&path));
+            output.json_or_line(&json!(ArchiveReport { board: board.id, archive: path }), || text)?;
         }
         Ok(Exit::Done)
     }
@@ -132,11 +129,8 @@ impl Restore {
         let begun = tokens.begin(&intended, SystemClock.now()).await?;
         let board = archive::append_restored(&*journal, carried).await.map_err(failure)?;
         tokens.finish(begun).await;
-        if output.is_json() {
-            output.json(&json!(RestoreReport { board }))?;
-        } else {
-            output.line(&format!("board {board} is back"))?;
-        }
+        let text = format!("board {board} is back");
+        output.json_or_line(&json!(RestoreReport { board }), || text)?;
         Ok(Exit::Done)
     }
 }
@@ -159,11 +153,8 @@ impl Delete {
         let tombstone = TokenStore::open(data_dir)?
             .audited(&intended, now, || archive::delete(&*journal, &*archives, &board.id, now).map_err(failure))?;
         wait(journal.vacuum()).map_err(storage)?;
-        if output.is_json() {
-            output.json(&json!(TombstoneInfo::from(&tombstone)))?;
-        } else {
-            output.line(&format!("board {} is gone; its last record was {}", board.id, tombstone.head.hash))?;
-        }
+        let text = || format!("board {} is gone; its last record was {}", board.id, tombstone.head.hash);
+        output.json_or_line(&json!(TombstoneInfo::from(&tombstone)), text)?;
         Ok(Exit::Done)
     }
 }

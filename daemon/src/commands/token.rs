@@ -116,11 +116,7 @@ fn print_key(of: &KeyArguments, output: Output) -> Outcome {
         })?
     };
     let token = idempotency::key(&of.agent, &of.task, &content).map_err(|bad| Failure::invalid_input("usage", bad))?;
-    if output.is_json() {
-        output.json(&json!({"token": token}))?;
-    } else {
-        output.line(&token)?;
-    }
+    output.json_or_line(&json!({"token": token}), || token.clone())?;
     if !is_key(&token) {
         output.note(&format!("a daemon does not take it as an Idempotency-Key: that has {KEY_FORM}"));
     }

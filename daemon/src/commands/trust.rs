@@ -42,10 +42,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     let mut agreements = TrustedFiles::read()?;
     if arguments.list {
         for file in agreements.files() {
-            match output.is_json() {
-                true => output.json(&json!(file))?,
-                false => output.line(&one_line(&file.path.display().to_string()))?,
-            }
+            output.json_or_line(&json!(file), || one_line(&file.path.display().to_string()))?;
         }
         return Ok(Exit::Done);
     }

@@ -34,11 +34,8 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let intended = AuditedAction { action: Action::JournalVacuumed, subject: None, by: Some(&by) };
     let vacuumed = TokenStore::open(data_dir)?
         .audited(&intended, SystemClock.now(), || wait(journal.vacuum()).map_err(storage))?;
-    if output.is_json() {
-        output.json(&json!(VacuumReport::from(vacuumed)))?;
-    } else {
-        let VacuumStats { before, after, texts } = vacuumed;
-        output.line(&format!("{before} bytes before, {after} after; {texts} texts that no record names removed"))?;
-    }
+    let VacuumStats { before, after, texts } = vacuumed;
+    let text = || format!("{before} bytes before, {after} after; {texts} texts that no record names removed");
+    output.json_or_line(&json!(VacuumReport::from(vacuumed)), text)?;
     Ok(Exit::Done)
 }

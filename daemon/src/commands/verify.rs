@@ -140,19 +140,15 @@ fn verify_heads(heads: &[SavedHead], data_dir: &Path, output: Output) -> Outcome
             }
         });
         match still {
-            Ok(verified) if output.is_json() => output.json(&as_json(&head.board, &verified))?,
-            Ok(verified) => output.line(&format!(
-                "{}: sound, and record {} is as it was noted; head {} {}",
-                head.board, head.seq, verified.head.seq, verified.head.hash
-            ))?,
+            Ok(verified) => output.json_or_line(&as_json(&head.board, &verified), || {
+                let (board, seq, last) = (&head.board, head.seq, verified.head);
+                format!("{board}: sound, and record {seq} is as it was noted; head {} {}", last.seq, last.hash)
+            })?,
             Err(Failure::StdoutClosed) => return Err(Failure::StdoutClosed),
             Err(Failure::Error(told)) => {
                 bad += 1;
-                if output.is_json() {
-                    output.json(&told.result(&head.board))?;
-                } else {
-                    output.line(&format!("{}: error[{}]: {}", head.board, told.code, one_line(&told.message)))?;
-                }
+                let text = || format!("{}: error[{}]: {}", head.board, told.code, one_line(&told.message));
+                output.json_or_line(&told.result(&head.board), text)?;
             }
         }
     }
