@@ -7,7 +7,6 @@ use std::path::Path;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Ended, Principal};
-use patchboard_protocols::workflow::engine;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::options::Options;
@@ -28,7 +27,6 @@ pub(crate) fn check_storage(data_dir: &Path) -> Result<(), Failure> {
     patchboard_storage::open(data_dir).map(drop).map_err(crate::reader::storage)
 }
 
-/// Starts a runtime on the journal of a data directory.
 pub(crate) async fn start(data_dir: &Path, agents: &WorkerAgents) -> Result<Runtime, Failure> {
     let journal = patchboard_storage::open(data_dir).map_err(crate::reader::storage)?;
     let mut options = Options::new(agents.agent.clone());
@@ -134,27 +132,7 @@ pub(crate) async fn run_to_completion(
     if let Some(advice) = last_failure.and_then(|(code, message)| agents.advice(code, message)) {
         output.error_context(&format!("help: {advice}"));
     }
-    let run_result = |ended| RunResult {
-        board: &status.board,
-        mode: &status.mode,
-        ended,
-        version: status.version,
-        state: &status.state,
-        done: status.blueprint.done.as_ref(),
-        results: status.blueprint.results(),
-        has_files: status.blueprint.workspace.is_some(),
-        head: status.head,
-        totals: &progress.totals,
-        account: status.account,
-        unfinished: status.unfinished.as_deref().cloned().unwrap_or_default(),
-        failed_nodes: match ended {
-            Some(_) => engine::failed_nodes(&status.blueprint, status.state.root()),
-            None => Vec::new(),
-        },
-        pause_cause: status.pause_cause,
-        pending: &status.pending,
-        resume_flags: &agents.resume_flags,
-    };
+    let run_result = |ended| RunResult::new(&status, ended, totals, &agents.resume_flags);
     match stop {
         Ok(RunEnd::Ended(ended)) => run_result(Some(ended)).print(output),
         Ok(RunEnd::Waiting) => {

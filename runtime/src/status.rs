@@ -86,7 +86,7 @@ pub struct WorkerWait {
 
 impl BoardStatus {
     /// Takes a snapshot of a board. `last` is its last record.
-    pub(crate) fn new(board: &Board, last: Option<&Record>) -> Self {
+    pub fn new(board: &Board, last: Option<&Record>) -> Self {
         let (seq, hash) = board.head();
         let count =
             |is: fn(BreakerState) -> bool| board.breaker().states().filter(|(_, position)| is(*position)).count();

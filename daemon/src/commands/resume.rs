@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_protocols::workflow::engine;
+use patchboard_runtime::status::BoardStatus;
 use serde_json::json;
 
 use crate::arguments::BoardArgument;
@@ -51,28 +51,9 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let recovered = reader.board(&summary, None)?;
     if let Some(ended) = recovered.ended() {
         // An ended board has nothing to resume, so it is not taken over.
-        let (version, totals) = (recovered.version(), Totals::from_records(&records));
-        let (state, head) = (recovered.state(), summary.head);
-        let pending = recovered.pending();
-        return RunResult {
-            board: &summary.id,
-            mode: &recovered.plan().mode,
-            ended: Some(ended),
-            version,
-            state,
-            done: recovered.blueprint().done.as_ref(),
-            results: recovered.blueprint().results(),
-            has_files: recovered.blueprint().workspace.is_some(),
-            head,
-            totals: &totals,
-            account: *recovered.ledger().board(),
-            unfinished: recovered.unfinished_work(),
-            failed_nodes: engine::failed_nodes(recovered.blueprint(), recovered.state().root()),
-            pause_cause: None,
-            pending,
-            resume_flags: &arguments.seats.resume_flags(data_dir, config),
-        }
-        .print(output);
+        let status = BoardStatus { pause_cause: None, ..BoardStatus::new(&recovered, records.last()) };
+        let (totals, flags) = (Totals::from_records(&records), arguments.seats.resume_flags(data_dir, config));
+        return RunResult::new(&status, Some(ended), &totals, &flags).print(output);
     }
     let blueprint = recovered.blueprint().as_ref().clone();
     drop(reader);

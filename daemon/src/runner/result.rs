@@ -1,20 +1,15 @@
 //! Result of a run, as it is printed.
 
-use std::collections::BTreeMap;
-
 use jsonptr::PointerBuf;
-use patchboard_kernel::ablation::Mode;
-use patchboard_kernel::blueprint::Done;
 use patchboard_kernel::board::{PendingQuestion, UnfinishedWork};
-use patchboard_kernel::driver::Head;
 use patchboard_kernel::files::FILES;
-use patchboard_kernel::id::{BoardId, Seq, Version};
+use patchboard_kernel::id::Seq;
 use patchboard_kernel::ledger::Account;
-use patchboard_kernel::record::{Cause, End, Ended, PauseCause};
-use patchboard_kernel::state::State;
+use patchboard_kernel::record::{Cause, End, Ended};
 use patchboard_kernel::text::counted;
 use patchboard_kernel::tree::Node;
-use patchboard_protocols::workflow::engine::FailedNode;
+use patchboard_protocols::workflow::engine::{self, FailedNode};
+use patchboard_runtime::status::BoardStatus;
 use serde_json::{Map, Value, json};
 
 use crate::describe::{self, UnshownInfo, grouped};
@@ -28,31 +23,17 @@ use crate::worker_agents::ResumeFlags;
 
 /// Result of a board, with the data to print it.
 pub(crate) struct RunResult<'a> {
-    pub(crate) board: &'a BoardId,
-    /// System that ran the board.
-    pub(crate) mode: &'a Mode,
+    status: &'a BoardStatus,
     /// End of the board; `None` if it is paused or waits for persons.
-    pub(crate) ended: Option<Ended>,
-    pub(crate) version: Version,
-    pub(crate) state: &'a State,
-    pub(crate) done: Option<&'a Done>,
+    ended: Option<Ended>,
     /// Places of the document that hold the result.
-    pub(crate) results: Vec<PointerBuf>,
-    /// Set if the document contains the kernel's data on files.
-    pub(crate) has_files: bool,
-    /// Last record of the board.
-    pub(crate) head: Head,
-    pub(crate) totals: &'a Totals,
-    /// Cost of the calls, as `cost` reports it.
-    pub(crate) account: Account,
+    results: Vec<PointerBuf>,
+    totals: &'a Totals,
     /// Work left undone, if the board has ended.
-    pub(crate) unfinished: UnfinishedWork,
+    unfinished: UnfinishedWork,
     /// Failed nodes of its workflow, if the board has ended.
-    pub(crate) failed_nodes: Vec<FailedNode>,
-    /// Reason for a pause by the kernel, if any.
-    pub(crate) pause_cause: Option<PauseCause>,
-    pub(crate) pending: &'a BTreeMap<Seq, PendingQuestion>,
-    pub(crate) resume_flags: &'a ResumeFlags,
+    failed_nodes: Vec<FailedNode>,
+    resume_flags: &'a ResumeFlags,
 }
 
 fn and_more(all: usize) -> String {
@@ -69,7 +50,19 @@ const fn exit_of(end: End) -> Exit {
     }
 }
 
-impl RunResult<'_> {
+impl<'a> RunResult<'a> {
+    pub(crate) fn new(
+        status: &'a BoardStatus,
+        ended: Option<Ended>,
+        totals: &'a Totals,
+        resume_flags: &'a ResumeFlags,
+    ) -> Self {
+        let (blueprint, root) = (&status.blueprint, status.state.root());
+        let failed_nodes = ended.map_or_else(Vec::new, |_| engine::failed_nodes(blueprint, root));
+        let unfinished = status.unfinished.as_deref().cloned().unwrap_or_default();
+        Self { status, ended, results: blueprint.results(), totals, unfinished, failed_nodes, resume_flags }
+    }
+
     pub(crate) fn print(&self, output: Output) -> Outcome {
         if output.is_json() {
             output.json(&self.json())?;
@@ -85,7 +78,6 @@ impl RunResult<'_> {
         Ok(self.ended.map_or(Exit::Waiting, |ended| exit_of(ended.end)))
     }
 
-    /// Describes work left undone, and the commands that continue it.
     fn describe_unfinished(&self) -> Option<String> {
         let cause = self.ended.map(|ended| ended.cause)?;
         match cause {
@@ -107,7 +99,7 @@ impl RunResult<'_> {
 
     /// Reports that `done` is false when no work is left.
     fn not_done(&self) -> Option<String> {
-        let done = short(&self.done?.when, 300);
+        let done = short(&self.status.blueprint.done.as_ref()?.when, 300);
         Some(format!("nothing is left to do, and `done` does not hold: {done}"))
     }
 
@@ -134,8 +126,11 @@ impl RunResult<'_> {
     fn failed_nodes(&self) -> Option<String> {
         let FailedNode { node, error } = self.failed_nodes.first()?;
         let more = and_more(self.failed_nodes.len());
-        let again =
-            self.resume_flags.resume_command(&format!("signal {} resume '{}'", self.board, json!({"node": node})));
+        let again = self.resume_flags.resume_command(&format!(
+            "signal {} resume '{}'",
+            self.status.board,
+            json!({"node": node})
+        ));
         let error = short(error, 300);
         Some(format!(
             "node {node} of the workflow FAILED{more}: {error}\nto go on from it, or from a node that it depends on: {again}"
@@ -155,7 +150,8 @@ impl RunResult<'_> {
             ),
             _ => ("to queue again what was given up", ""),
         };
-        let command = |options: &str| self.resume_flags.resume_command(&format!("retry {}{options}", self.board));
+        let command =
+            |options: &str| self.resume_flags.resume_command(&format!("retry {}{options}", self.status.board));
         let retry = format!("{what}: {}{advice}", command(describe::retry_option(cause)));
         let UnfinishedWork { given_up, beyond_limit, undecided, .. } = &self.unfinished;
         let mut notes = Vec::new();
@@ -179,7 +175,7 @@ impl RunResult<'_> {
     }
 
     fn question(&self, seq: Seq, question: &PendingQuestion) -> String {
-        let board = self.board;
+        let board = &self.status.board;
         let command = |words: String| self.resume_flags.resume_command(&words);
         let commands = match question.clarify {
             Some(_) => command(format!("answer {board} {seq} --text TEXT")),
@@ -188,35 +184,35 @@ impl RunResult<'_> {
                 format!("{}, or: {deny}", command(format!("approve {board} {seq}")))
             }
         };
-        format!("{}\n  {commands}\n", question_text(seq, question, self.state))
+        format!("{}\n  {commands}\n", question_text(seq, question, &self.status.state))
     }
 
     fn json(&self) -> Value {
         json!({
-            "board": self.board,
-            "mode": self.mode,
+            "board": self.status.board,
+            "mode": self.status.mode,
             "end": self.ended.map(|ended| ended.end),
             "cause": self.cause(),
-            "paused": self.ended.is_none() && self.pending.is_empty(),
+            "paused": self.ended.is_none() && self.status.pending.is_empty(),
             "questions": self.questions_json(),
-            "version": self.version,
-            "state_hash": self.state.digest(),
+            "version": self.status.version,
+            "state_hash": self.status.state.digest(),
             "tokens": {
-                "total": self.account.spent,
-                "prompt": self.account.prompt,
-                "completion": self.account.completion,
-                "cached": self.account.cached,
-                "unanswered": unanswered(&self.account),
+                "total": self.status.account.spent,
+                "prompt": self.status.account.prompt,
+                "completion": self.status.account.completion,
+                "cached": self.status.account.cached,
+                "unanswered": unanswered(&self.status.account),
                 "estimated": self.totals.is_estimated,
             },
-            "calls": self.account.calls,
+            "calls": self.status.account.calls,
             "rejected": self.totals.rejected,
             "failed": self.totals.failed,
             "unshown": self.unshown(),
             "undecided": self.totals.undecided.iter().map(|(rule, at)| json!({"rule": rule, "at": at})).collect::<Vec<_>>(),
-            "head": {"seq": self.head.seq, "hash": self.head.hash},
+            "head": {"seq": self.status.head.seq, "hash": self.status.head.hash},
             "result": self.results().map(|(place, node)| (place.to_string(), node.to_value())).collect::<Map<_, _>>(),
-            "state": self.state.root(),
+            "state": self.status.state.root(),
         })
     }
 
@@ -229,24 +225,24 @@ impl RunResult<'_> {
     /// Returns the cause of the end, or of a pause by the kernel.
     fn cause(&self) -> Option<String> {
         let ended = self.ended.map(|ended| ended.cause.to_string());
-        ended.or_else(|| self.pause_cause.map(|cause| cause.to_string()))
+        ended.or_else(|| self.status.pause_cause.map(|cause| cause.to_string()))
     }
 
     fn questions_json(&self) -> Vec<Value> {
-        self.pending.iter().map(|(seq, question)| json!(QuestionInfo::new(*seq, question))).collect()
+        self.status.pending.iter().map(|(seq, question)| json!(QuestionInfo::new(*seq, question))).collect()
     }
 
     fn text(&self) -> String {
-        let end = match (self.ended, self.pending.len()) {
+        let end = match (self.ended, self.status.pending.len()) {
             (Some(ended), _) => format!("{} ({})", ended.end, ended.cause),
-            (None, _) if self.pause_cause.is_some() => format!("paused ({})", self.cause().unwrap_or_default()),
+            (None, _) if self.status.pause_cause.is_some() => format!("paused ({})", self.cause().unwrap_or_default()),
             (None, 0) => "paused".to_owned(),
             (None, questions) => format!("waiting for {}", counted(questions, "answer")),
         };
         let sign = if self.totals.is_estimated { "~" } else { "" };
-        let Account { spent, prompt, completion, .. } = self.account;
+        let Account { spent, prompt, completion, .. } = self.status.account;
         let (total, prompt, completion) = (grouped(spent), grouped(prompt), grouped(completion));
-        let unanswered = match unanswered(&self.account) {
+        let unanswered = match unanswered(&self.status.account) {
             0 => String::new(),
             tokens => format!(", {} without an answer", grouped(tokens)),
         };
@@ -255,26 +251,28 @@ impl RunResult<'_> {
             format!("failed   {calls}; last: {code}: {}\n", short(message, 200))
         });
         let failed = failed.unwrap_or_default();
-        let refused = self.totals.last_provider_error.as_ref().filter(|_| self.pause_cause.is_some());
+        let refused = self.totals.last_provider_error.as_ref().filter(|_| self.status.pause_cause.is_some());
         let refused = refused.map(|message| format!("provider {}\n", short(message, 200))).unwrap_or_default();
-        let mode = if self.mode.is_default() { String::new() } else { format!("mode     {}\n", self.mode) };
-        let questions = self.pending.iter().map(|(seq, question)| self.question(*seq, question)).collect::<String>();
+        let mode =
+            if self.status.mode.is_default() { String::new() } else { format!("mode     {}\n", self.status.mode) };
+        let questions =
+            self.status.pending.iter().map(|(seq, question)| self.question(*seq, question)).collect::<String>();
         let result = self.result();
         let (files, document) = self.document();
         let document = match result.is_empty() {
             true => document,
-            false => format!("document {}", self.resume_flags.inspect_command(&format!("state {}", self.board))),
+            false => format!("document {}", self.resume_flags.inspect_command(&format!("state {}", self.status.board))),
         };
         format!(
             "{result}board    {}\n{mode}end      {end}\n{questions}version  {}\ntokens   {sign}{total} ({prompt} in prompts, {completion} in \
              replies{unanswered})\n{failed}{refused}{files}{document}\n",
-            self.board, self.version
+            self.status.board, self.status.version
         )
     }
 
     /// Returns the existing result places with their values.
     fn results(&self) -> impl Iterator<Item = (&PointerBuf, &Node)> {
-        self.results.iter().filter_map(|place| Some((place, self.state.root().get(place)?)))
+        self.results.iter().filter_map(|place| Some((place, self.status.state.root().get(place)?)))
     }
 
     /// Formats the result, with each place's name if there are several; empty if it is missing, or the board is not
@@ -293,12 +291,15 @@ impl RunResult<'_> {
 
     /// Formats the document for people; of the files, possibly thousands, only their number.
     fn document(&self) -> (String, String) {
-        let root = self.state.root();
-        let Some(files) = root.child(FILES).filter(|_| self.has_files) else {
+        let root = self.status.state.root();
+        let Some(files) = root.child(FILES).filter(|_| self.status.blueprint.workspace.is_some()) else {
             return (String::new(), json_pretty(root));
         };
-        let files_line =
-            format!("files    {}; see `patchboard edit-stats {}`\n", grouped(files.part_count() as u64), self.board);
+        let files_line = format!(
+            "files    {}; see `patchboard edit-stats {}`\n",
+            grouped(files.part_count() as u64),
+            self.status.board
+        );
         let mut document = root.to_value();
         if let Value::Object(members) = &mut document {
             members.remove(FILES);
