@@ -53,6 +53,8 @@ pub(crate) struct Metrics {
     notices: IntCounterVec,
     requests: IntCounterVec,
     request_seconds: HistogramVec,
+    /// All of them, in the order of the exposition.
+    families: Vec<Box<dyn Collector>>,
     started_at: f64,
 }
 
@@ -80,93 +82,89 @@ pub(crate) struct GaugeValues {
 impl Metrics {
     pub(crate) fn new() -> Self {
         let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let mut all = Families::default();
         let this = Self {
-            commits: counter("patchboard_commits_total", "Proposals that were committed."),
-            rejections: counters(
+            commits: all.counter("patchboard_commits_total", "Proposals that were committed."),
+            rejections: all.counters(
                 "patchboard_rejections_total",
                 "Proposals that were refused, by stage of the pipeline and code of the first violation.",
                 &["stage", "code"],
             ),
-            no_ops: counter("patchboard_no_ops_total", "Proposals that changed nothing."),
-            failures: counters(
+            no_ops: all.counter("patchboard_no_ops_total", "Proposals that changed nothing."),
+            failures: all.counters(
                 "patchboard_failures_total",
                 "Attempts of invocations that ended without a proposal, by code.",
                 &["code"],
             ),
-            deferrals: counters(
+            deferrals: all.counters(
                 "patchboard_deferrals_total",
                 "Attempts whose request the provider did not take, by reason.",
                 &["reason"],
             ),
-            late: counters(
+            late: all.counters(
                 "patchboard_late_total",
                 "Proposals that came when nobody waited for them any more, by code.",
                 &["code"],
             ),
-            duplicates: counter(
+            duplicates: all.counter(
                 "patchboard_duplicates_total",
                 "Proposals and requests that had come before and got the first answer again.",
             ),
-            records: counters(
+            records: all.counters(
                 "patchboard_records_total",
                 "Records that were appended to journals, by kind.",
                 &["kind"],
             ),
-            commit_seconds: Histogram::with_opts(
-                HistogramOpts::new(
-                    "patchboard_commit_duration_seconds",
-                    "Time of a commit, from when the kernel takes the proposal up until it is durable.",
-                )
-                .buckets(COMMIT_BUCKETS.to_vec()),
-            )
-            .expect("a name and bounds that rise"),
-            invocation_seconds: histograms(
+            commit_seconds: all.histogram(
+                "patchboard_commit_duration_seconds",
+                "Time of a commit, from when the kernel takes the proposal up until it is durable.",
+                &COMMIT_BUCKETS,
+            ),
+            invocation_seconds: all.histograms(
                 "patchboard_invocation_duration_seconds",
                 "Recorded time of attempts of invocations that were answered, by what came of them.",
                 &["outcome"],
                 &INVOCATION_BUCKETS,
             ),
-            tokens: counters(
+            tokens: all.counters(
                 "patchboard_tokens_total",
                 "Tokens of models as providers counted them, or as estimated: of prompts and completions, by what they were \
                  for.",
                 &["component", "kind"],
             ),
-            money: CounterVec::new(
-                Opts::new(
-                    "patchboard_money_total",
-                    "Money of calls that were answered, in units of the currency, by the operator's name of the model.",
-                ),
+            money: all.amounts(
+                "patchboard_money_total",
+                "Money of calls that were answered, in units of the currency, by the operator's name of the model.",
                 &["model", "currency"],
-            )
-            .expect(WELL_NAMED),
-            breaker_moves: counters(
+            ),
+            breaker_moves: all.counters(
                 "patchboard_breaker_moves_total",
                 "Moves of breakers, by what happened to the branch and why.",
                 &["change", "reason"],
             ),
-            boards_ended: counters("patchboard_boards_ended_total", "Ends of boards, by how they ended.", &["end"]),
-            restarts: counters(
+            boards_ended: all.counters("patchboard_boards_ended_total", "Ends of boards, by how they ended.", &["end"]),
+            restarts: all.counters(
                 "patchboard_restarts_total",
                 "Restarts of actors that had failed, by actor.",
                 &["actor"],
             ),
-            notices: counters(
+            notices: all.counters(
                 "patchboard_notify_deliveries_total",
                 "Deliveries of notices that were tried, by receiver and outcome: delivered, failed, or refused.",
                 &["receiver", "outcome"],
             ),
-            requests: counters(
+            requests: all.counters(
                 "patchboard_http_requests_total",
                 "HTTP requests that were answered, by template of the route, method and status.",
                 &["route", "method", "status"],
             ),
-            request_seconds: histograms(
+            request_seconds: all.histograms(
                 "patchboard_http_request_duration_seconds",
                 "Time until a request's answer begins, by template of the route and method.",
                 &["route", "method"],
                 &REQUEST_BUCKETS,
             ),
+            families: all.0,
             started_at,
         };
         this.init_series();
@@ -200,7 +198,7 @@ impl Metrics {
     /// Returns all families in the exposition format.
     pub(crate) fn text(&self, picture: &GaugeValues) -> String {
         let mut text = String::new();
-        for family in self.families(picture) {
+        for family in self.families.iter().chain(&self.gauges(picture)) {
             for collected in family.collect() {
                 if collected.get_metric().is_empty() {
                     // Families without series are listed too.
@@ -216,44 +214,25 @@ impl Metrics {
         text
     }
 
-    fn families(&self, picture: &GaugeValues) -> Vec<Box<dyn Collector + '_>> {
-        let mut families: Vec<Box<dyn Collector>> = vec![
-            Box::new(self.commits.clone()),
-            Box::new(self.rejections.clone()),
-            Box::new(self.no_ops.clone()),
-            Box::new(self.failures.clone()),
-            Box::new(self.deferrals.clone()),
-            Box::new(self.late.clone()),
-            Box::new(self.duplicates.clone()),
-            Box::new(self.records.clone()),
-            Box::new(self.commit_seconds.clone()),
-            Box::new(self.invocation_seconds.clone()),
-            Box::new(self.tokens.clone()),
-            Box::new(self.money.clone()),
-            Box::new(self.breaker_moves.clone()),
-            Box::new(self.boards_ended.clone()),
-            Box::new(self.restarts.clone()),
-            Box::new(self.notices.clone()),
-            Box::new(self.requests.clone()),
-            Box::new(self.request_seconds.clone()),
-        ];
-        families.extend(picture.families());
-        let build = gauges("patchboard_build_info", "The version that runs, as a label; the value is 1.", &["version"]);
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
-        let started = gauge("process_start_time_seconds", "When the process started, in seconds since 1970.");
-        started.set(self.started_at);
-        families.push(Box::new(build));
-        families.push(Box::new(started));
-        families
+    /// Builds new collectors for each scrape, so that concurrent scrapes do not mix their values.
+    fn gauges(&self, picture: &GaugeValues) -> Vec<Box<dyn Collector>> {
+        let mut all = Families::default();
+        picture.set(&mut all);
+        let help = "The version that runs, as a label; the value is 1.";
+        all.gauges("patchboard_build_info", help, &["version"])
+            .with_label_values(&[env!("CARGO_PKG_VERSION")])
+            .set(1.0);
+        let help = "When the process started, in seconds since 1970.";
+        all.gauge("process_start_time_seconds", help).set(self.started_at);
+        all.0
     }
 }
 
 impl GaugeValues {
-    /// Builds new collectors for each scrape, so that concurrent scrapes do not mix their values.
-    fn families(&self) -> Vec<Box<dyn Collector>> {
+    fn set(&self, all: &mut Families) {
         #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 boards")]
         let number = |count: usize| count as f64;
-        let boards = gauges(
+        let boards = all.gauges(
             "patchboard_boards",
             "Boards in the data directory, by status: running, paused, waiting, interrupted, or how they ended.",
             &["status"],
@@ -261,7 +240,7 @@ impl GaugeValues {
         for (status, count) in &self.boards {
             boards.with_label_values(&[status]).set(number(*count));
         }
-        let invocations = gauges(
+        let invocations = all.gauges(
             "patchboard_invocations",
             "Invocations on boards that run, by state: queued, running, or pending (waiting for a person).",
             &["state"],
@@ -269,9 +248,9 @@ impl GaugeValues {
         for (state, count) in [("queued", self.queued), ("running", self.running), ("pending", self.pending)] {
             invocations.with_label_values(&[state]).set(number(count));
         }
-        let queue = gauge("patchboard_journal_queue", "Steps of boards that wait for the journal writer.");
+        let queue = all.gauge("patchboard_journal_queue", "Steps of boards that wait for the journal writer.");
         queue.set(number(self.journal_queue));
-        let branches = gauges(
+        let branches = all.gauges(
             "patchboard_breaker_branches",
             "Branches of boards that run whose breaker is not closed, by its state: open or half_open.",
             &["state"],
@@ -279,19 +258,16 @@ impl GaugeValues {
         for (state, count) in [("open", self.open_branches), ("half_open", self.half_open_branches)] {
             branches.with_label_values(&[state]).set(number(count));
         }
-        let available = gauges(
-            "patchboard_model_available",
-            "Whether a model that was used lately takes requests: 1, or 0 while it is away.",
-            &["model", "server"],
-        );
         let of_model = ["model", "server"];
-        let waiting = gauges("patchboard_model_waiting_calls", "Calls that wait for a model.", &of_model);
+        let help = "Whether a model that was used lately takes requests: 1, or 0 while it is away.";
+        let available = all.gauges("patchboard_model_available", help, &of_model);
+        let waiting = all.gauges("patchboard_model_waiting_calls", "Calls that wait for a model.", &of_model);
         for ((model, server), (is_available, calls)) in by_server(&self.models) {
             let label = [model, server.as_str()];
             available.with_label_values(&label).set(if is_available { 1.0 } else { 0.0 });
             waiting.with_label_values(&label).set(number(calls));
         }
-        let undelivered = gauges(
+        let undelivered = all.gauges(
             "patchboard_notify_oldest_undelivered_seconds",
             "Age of the oldest notice that is not delivered, by receiver; 0 if all are.",
             &["receiver"],
@@ -299,15 +275,6 @@ impl GaugeValues {
         for (receiver, age) in &self.undelivered {
             undelivered.with_label_values(&[receiver]).set(age.as_secs_f64());
         }
-        vec![
-            Box::new(boards),
-            Box::new(invocations),
-            Box::new(queue),
-            Box::new(branches),
-            Box::new(available),
-            Box::new(waiting),
-            Box::new(undelivered),
-        ]
     }
 }
 
@@ -332,8 +299,8 @@ fn by_server(models: &[ModelState]) -> BTreeMap<(&str, String), (bool, usize)> {
 #[cfg(test)]
 fn described() -> Vec<(String, String, Vec<String>, String)> {
     let metrics = Metrics::new();
-    let families = metrics.families(&GaugeValues::default());
-    let described = families.iter().map(|family| {
+    let gauges = metrics.gauges(&GaugeValues::default());
+    let described = metrics.families.iter().chain(&gauges).map(|family| {
         let desc = family.desc()[0];
         let kind = family.collect().first().map(|collected| format!("{:?}", collected.get_field_type()));
         let kind = kind.unwrap_or_default().to_lowercase();
@@ -342,26 +309,44 @@ fn described() -> Vec<(String, String, Vec<String>, String)> {
     described.collect()
 }
 
-const WELL_NAMED: &str = "a name that Prometheus takes";
+/// Collectors in the order of the exposition; each method adds one.
+#[derive(Default)]
+struct Families(Vec<Box<dyn Collector>>);
 
-fn counter(name: &str, help: &str) -> IntCounter {
-    IntCounter::new(name, help).expect(WELL_NAMED)
-}
+impl Families {
+    fn add<C: Collector + Clone + 'static>(&mut self, made: prometheus::Result<C>) -> C {
+        let collector = made.expect("a name that Prometheus takes, and bounds that rise");
+        self.0.push(Box::new(collector.clone()));
+        collector
+    }
 
-fn counters(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    IntCounterVec::new(Opts::new(name, help), labels).expect(WELL_NAMED)
-}
+    fn counter(&mut self, name: &str, help: &str) -> IntCounter {
+        self.add(IntCounter::new(name, help))
+    }
 
-fn gauge(name: &str, help: &str) -> Gauge {
-    Gauge::new(name, help).expect(WELL_NAMED)
-}
+    fn counters(&mut self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.add(IntCounterVec::new(Opts::new(name, help), labels))
+    }
 
-fn gauges(name: &str, help: &str, labels: &[&str]) -> GaugeVec {
-    GaugeVec::new(Opts::new(name, help), labels).expect(WELL_NAMED)
-}
+    fn amounts(&mut self, name: &str, help: &str, labels: &[&str]) -> CounterVec {
+        self.add(CounterVec::new(Opts::new(name, help), labels))
+    }
 
-fn histograms(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
-    HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels).expect(WELL_NAMED)
+    fn gauge(&mut self, name: &str, help: &str) -> Gauge {
+        self.add(Gauge::new(name, help))
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, labels: &[&str]) -> GaugeVec {
+        self.add(GaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        self.add(Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets.to_vec())))
+    }
+
+    fn histograms(&mut self, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+        self.add(HistogramVec::new(HistogramOpts::new(name, help).buckets(buckets.to_vec()), labels))
+    }
 }
 
 #[cfg(test)]
