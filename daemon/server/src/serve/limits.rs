@@ -239,7 +239,7 @@ impl Limits {
         Ok(MemoryPermit { _place: place, _counted: counted })
     }
 
-    fn counted_memory(&self, by: RateKey, bytes: usize) -> ApiResult<CountedMemory> {
+    fn counted_memory(&self, by: RateKey, bytes: usize) -> ApiResult<CallerShare> {
         let own = (self.settings().body_memory_mib as usize * KIBIBYTES).div_ceil(2);
         let kibibytes = bytes.div_ceil(KIBIBYTES).max(1);
         if kibibytes > own {
@@ -247,7 +247,7 @@ impl Limits {
             let detail = format!("the body would take {wanted} MiB of memory, and may take {own}");
             return Err(Problem::from_code(Code::BodyTooLarge, detail).help("send fewer values at once"));
         }
-        CountedMemory::new(&self.memory_of, by, kibibytes, own).ok_or_else(|| {
+        CallerShare::take(&self.memory_of, by, kibibytes, own).ok_or_else(|| {
             let detail = format!("bodies of one caller may take {} MiB of memory at once", own / KIBIBYTES);
             Problem::from_code(Code::TooManyRequests, detail).retry_after(Duration::from_secs(1))
         })
@@ -284,33 +284,12 @@ impl Limits {
     }
 
     /// Opens a stream; the place is released when dropped.
-    pub(crate) fn stream(&self, by: RateKey) -> ApiResult<StreamPermit> {
+    pub(crate) fn stream(&self, by: RateKey) -> ApiResult<CallerShare> {
         let most = self.settings().streams;
-        let mut streams = locked(&self.streams);
-        let open = streams.entry(by).or_default();
-        if *open >= most {
+        CallerShare::take(&self.streams, by, 1, most).ok_or_else(|| {
             let detail = format!("one caller may have {most} streams open");
-            return Err(Problem::from_code(Code::TooManyStreams, detail).help("close one that nobody reads"));
-        }
-        *open += 1;
-        Ok(StreamPermit { by, streams: Arc::clone(&self.streams) })
-    }
-}
-
-pub(crate) struct StreamPermit {
-    by: RateKey,
-    streams: Arc<Mutex<HashMap<RateKey, usize>>>,
-}
-
-impl Drop for StreamPermit {
-    fn drop(&mut self) {
-        let mut streams = locked(&self.streams);
-        if let Some(open) = streams.get_mut(&self.by) {
-            *open -= 1;
-            if *open == 0 {
-                streams.remove(&self.by);
-            }
-        }
+            Problem::from_code(Code::TooManyStreams, detail).help("close one that nobody reads")
+        })
     }
 }
 
@@ -318,40 +297,38 @@ const KIBIBYTES: usize = 1024;
 
 pub(crate) struct MemoryPermit {
     _place: OwnedSemaphorePermit,
-    _counted: CountedMemory,
+    _counted: CallerShare,
 }
 
-/// Kibibytes counted for a caller.
-struct CountedMemory {
+/// Streams or kibibytes of a caller, given back when dropped.
+pub(crate) struct CallerShare {
     by: RateKey,
-    kibibytes: usize,
+    amount: usize,
     all: Arc<Mutex<HashMap<RateKey, usize>>>,
 }
 
-impl CountedMemory {
-    /// Counts kibibytes; `None` if the caller would exceed `own`.
-    fn new(all: &Arc<Mutex<HashMap<RateKey, usize>>>, by: RateKey, kibibytes: usize, own: usize) -> Option<Self> {
+impl CallerShare {
+    /// Takes an amount; `None` if the caller would have more than `most`.
+    fn take(all: &Arc<Mutex<HashMap<RateKey, usize>>>, by: RateKey, amount: usize, most: usize) -> Option<Self> {
         let mut counts = locked(all);
-        let count = counts.get(&by).copied().unwrap_or_default() + kibibytes;
-        if count > own {
+        let count = counts.get(&by).copied().unwrap_or_default() + amount;
+        if count > most {
             return None;
         }
         counts.insert(by, count);
-        Some(Self { by, kibibytes, all: Arc::clone(all) })
+        Some(Self { by, amount, all: Arc::clone(all) })
     }
-}
 
-impl CountedMemory {
     fn permits(&self) -> u32 {
-        u32::try_from(self.kibibytes).unwrap_or(u32::MAX)
+        u32::try_from(self.amount).unwrap_or(u32::MAX)
     }
 }
 
-impl Drop for CountedMemory {
+impl Drop for CallerShare {
     fn drop(&mut self) {
         let mut counts = locked(&self.all);
         if let Some(count) = counts.get_mut(&self.by) {
-            *count -= self.kibibytes;
+            *count -= self.amount;
             if *count == 0 {
                 counts.remove(&self.by);
             }

@@ -23,7 +23,7 @@ use crate::serve::access::Permission;
 use crate::serve::agui::{Event, EventEncoder, RestReason, RunIds, parse_interrupt_id, resume_point};
 use crate::serve::caller::Caller;
 use crate::serve::http::{BoardPath, StrictJson, request_body};
-use crate::serve::limits::StreamPermit;
+use crate::serve::limits::CallerShare;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 
@@ -145,7 +145,6 @@ struct StreamStart {
     given: Option<(Document, Timestamp)>,
     /// Record after which the stream begins.
     after: Seq,
-    /// End of the board, if it has ended.
     ended: Option<Ended>,
 }
 
@@ -214,7 +213,7 @@ struct EventStream {
     ready: VecDeque<Event>,
     /// Most recent end of the board.
     ended: Option<Ended>,
-    _place: StreamPermit,
+    _place: CallerShare,
 }
 
 fn stream_of(
@@ -222,7 +221,7 @@ fn stream_of(
     board: BoardId,
     run: RunIds,
     begun: StreamStart,
-    place: StreamPermit,
+    place: CallerShare,
 ) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>> {
     let follow = RecordFollower::new(Arc::clone(&daemon), board.clone(), Some(begun.after));
     let mut reader = EventEncoder::new(run, begun.has);

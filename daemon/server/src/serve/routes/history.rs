@@ -37,7 +37,7 @@ use crate::reader::storage;
 use crate::serve::access::{Permission, Scope};
 use crate::serve::caller::Caller;
 use crate::serve::http::{BoardPath, StrictPath, StrictQuery, bind_key, page_size};
-use crate::serve::limits::StreamPermit;
+use crate::serve::limits::CallerShare;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
@@ -390,7 +390,7 @@ impl RecordFollower {
         self.daemon.is_over(&self.board).await.unwrap_or(false)
     }
 
-    fn into_stream(self, place: StreamPermit) -> impl Stream<Item = Result<Event, Infallible>> {
+    fn into_stream(self, place: CallerShare) -> impl Stream<Item = Result<Event, Infallible>> {
         stream::unfold(Some((self, place)), |follow| async move {
             let (mut follow, place) = follow?;
             match follow.next().await? {
