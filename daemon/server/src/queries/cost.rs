@@ -23,105 +23,105 @@ use crate::reader::{Reader, storage};
 pub struct CostReport {
     /// Board id.
     #[schema(value_type = String)]
-    board: BoardId,
+    pub board: BoardId,
     /// Sums over all calls.
-    tokens: AccountInfo,
+    pub tokens: AccountInfo,
     /// Calls that wrote the blueprint; part of the sums. Null if no model wrote it.
     #[schema(required)]
-    architect: Option<AccountInfo>,
+    pub architect: Option<AccountInfo>,
     /// Money of the board.
-    money: MoneyReport,
+    pub money: MoneyReport,
     /// Sums by the operator's name of the serving model.
-    models: BTreeMap<String, ModelCost>,
+    pub models: BTreeMap<String, ModelCost>,
     /// Sums by worker.
     #[schema(value_type = BTreeMap<String, WorkerAccountInfo>)]
-    workers: BTreeMap<WorkerName, WorkerAccountInfo>,
+    pub workers: BTreeMap<WorkerName, WorkerAccountInfo>,
     /// Sums by rule and worker.
-    branches: Vec<BranchCost>,
+    pub branches: Vec<BranchCost>,
     /// Prompt tokens of calls that got a response, by part; estimated by characters.
-    prompts: PromptTokens,
+    pub prompts: PromptTokens,
     /// Models selected for workers that may use several, by worker.
     #[schema(value_type = BTreeMap<String, String>)]
-    drawn: BTreeMap<WorkerName, String>,
+    pub drawn: BTreeMap<WorkerName, String>,
     /// Tokens of replies that arrived after their call had been abandoned; already charged by the reservations.
-    late: u64,
+    pub late: u64,
     /// True if some figures are estimates, because a provider reported none.
-    estimated: bool,
+    pub estimated: bool,
     /// Calls that were not made for lack of budget, as recorded.
     #[schema(value_type = Vec<Object>)]
-    shortfalls: Vec<Budget>,
+    pub shortfalls: Vec<Budget>,
 }
 
 /// Sums over calls.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct AccountInfo {
+pub struct AccountInfo {
     /// Number of calls.
-    calls: u64,
+    pub calls: u64,
     /// Tokens charged.
-    spent: u64,
+    pub spent: u64,
     /// Prompt tokens, cached ones included.
-    prompt: u64,
+    pub prompt: u64,
     /// Prompt tokens that the providers had cached.
-    cached: u64,
+    pub cached: u64,
     /// Completion tokens.
-    completion: u64,
+    pub completion: u64,
     /// Tokens charged for calls without a response.
-    unanswered: u64,
+    pub unanswered: u64,
     /// Tokens reserved for calls under way.
-    reserved: u64,
+    pub reserved: u64,
     /// Running time of the calls, in milliseconds.
-    running_ms: u64,
+    pub running_ms: u64,
     /// Calls after the first of their invocations.
-    retries: Retries,
+    pub retries: Retries,
     /// Token limit; null if there is none.
     #[schema(required)]
-    limit: Option<u64>,
+    pub limit: Option<u64>,
     /// Money charged, in the currency of the prices.
     #[schema(value_type = f64)]
-    money: Money,
+    pub money: Money,
 }
 
 /// Sums over the calls of a worker.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct WorkerAccountInfo {
+pub struct WorkerAccountInfo {
     /// Sums.
     #[serde(flatten)]
-    account: AccountInfo,
+    pub account: AccountInfo,
     /// Money limit; null if there is none.
     #[schema(required, value_type = Option<f64>)]
-    money_limit: Option<Money>,
+    pub money_limit: Option<Money>,
 }
 
 /// Money of a board, in the currency of the prices.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct MoneyReport {
+pub struct MoneyReport {
     /// Money charged.
     #[schema(value_type = f64)]
-    spent: Money,
+    pub spent: Money,
     /// Money reserved for calls under way.
     #[schema(value_type = f64)]
-    reserved: Money,
+    pub reserved: Money,
     /// Money limit; null if there is none.
     #[schema(required, value_type = Option<f64>)]
-    limit: Option<Money>,
+    pub limit: Option<Money>,
     /// Currency of the prices; null if there are no prices.
     #[schema(required)]
-    currency: Option<String>,
+    pub currency: Option<String>,
 }
 
 /// Cost of a rule's calls of a worker.
 #[derive(Serialize, ToSchema)]
-pub(crate) struct BranchCost {
+pub struct BranchCost {
     /// Rule; null for calls by circuit breakers.
     #[schema(required, value_type = Option<String>)]
-    rule: Option<RuleName>,
+    pub rule: Option<RuleName>,
     /// Worker.
     #[schema(value_type = String)]
-    worker: WorkerName,
+    pub worker: WorkerName,
     /// Tokens charged.
-    spent: u64,
+    pub spent: u64,
     /// Number of calls.
-    calls: u64,
+    pub calls: u64,
 }
 
 impl CostReport {
@@ -236,24 +236,20 @@ struct DispatchedCall {
 
 /// Figures that the board's ledger does not hold.
 #[derive(Default)]
-pub struct Details {
+struct Details {
     retries: BTreeMap<WorkerName, Retries>,
     /// Prompt tokens of calls that got a response.
-    pub prompts: PromptTokens,
+    prompts: PromptTokens,
     /// Usage of replies that arrived after their call had been abandoned; already charged by the reservations.
-    pub late: Usage,
+    late: Usage,
     /// Usage of all calls that got a response.
-    pub answered: Usage,
-    /// Models selected, by worker.
-    pub selected_models: BTreeMap<WorkerName, String>,
-    /// Sums by the operator's name of the serving model.
-    pub models: BTreeMap<String, ModelCost>,
+    answered: Usage,
+    selected_models: BTreeMap<WorkerName, String>,
+    models: BTreeMap<String, ModelCost>,
     /// Currency of the prices, if there are prices.
-    pub currency: Option<String>,
-    /// Usage of the calls that wrote the blueprint.
+    currency: Option<String>,
     architect: Option<Architect>,
-    /// Calls that were not made for lack of budget.
-    pub shortfalls: Vec<Budget>,
+    shortfalls: Vec<Budget>,
 }
 
 /// Prompt tokens by part.
@@ -290,8 +286,7 @@ impl PromptTokens {
 }
 
 impl Details {
-    /// Reads the figures in the journal of a board.
-    pub fn from_records(reader: &Reader, blueprint: &Blueprint, records: &[Record]) -> Result<Self, Failure> {
+    fn from_records(reader: &Reader, blueprint: &Blueprint, records: &[Record]) -> Result<Self, Failure> {
         let mut details = Self::default();
         let mut asked: BTreeMap<(InvocationId, u32), DispatchedCall> = BTreeMap::new();
         let mut known: BTreeMap<Digest, PromptParts> = BTreeMap::new();
@@ -425,7 +420,6 @@ impl Details {
         }
     }
 
-    /// Adds tokens of a call, and their money, to its model.
     fn charge_model(&mut self, call: &DispatchedCall, usage: Usage) {
         self.of_model(&call.admitted, |of| of.add(usage, &call.admitted));
     }
@@ -452,12 +446,12 @@ impl Details {
     }
 
     /// Returns the calls of a worker after the first of their invocations.
-    pub fn retries_of(&self, worker: &WorkerName) -> Retries {
+    fn retries_of(&self, worker: &WorkerName) -> Retries {
         self.retries.get(worker).copied().unwrap_or_default()
     }
 
     /// Returns the architect's calls after its first.
-    pub fn architect_retries(&self) -> Retries {
+    fn architect_retries(&self) -> Retries {
         self.architect.as_ref().map_or_else(Retries::default, |architect| Retries {
             calls: u64::from(architect.calls.saturating_sub(1)),
             tokens: architect.repairs.total(),
@@ -465,7 +459,7 @@ impl Details {
     }
 
     /// Returns the calls of all workers, and of the architect, after the first of their invocations.
-    pub fn retries(&self) -> Retries {
+    fn retries(&self) -> Retries {
         self.retries.values().fold(self.architect_retries(), |all, one| Retries {
             calls: all.calls + one.calls,
             tokens: all.tokens.saturating_add(one.tokens),
