@@ -44,6 +44,7 @@ use patchboard_server::{
 
 use arguments::CommonOptions;
 use cli::{Cli, Command};
+use commands::answer::{self, PersonAnswer};
 use failure::{Exit, Failure, Outcome};
 use logging::{Level, LogFormat};
 use output::{Format, Output, clean, is_printable};
@@ -86,9 +87,12 @@ fn dispatch(command: &Command, shared: &CommonOptions, output: Output) -> Outcom
         Command::Retry(arguments) => block_on(commands::retry::run(arguments, data_dir, config, output)),
         Command::Resume(arguments) => block_on(commands::resume::run(arguments, data_dir, config, output)),
         Command::Signal(arguments) => block_on(commands::signal::run(arguments, data_dir, config, output)),
-        Command::Approve(arguments) => block_on(arguments.run(data_dir, config, output)),
-        Command::Deny(arguments) => block_on(arguments.run(data_dir, config, output)),
-        Command::Answer(arguments) => block_on(arguments.run(data_dir, config, output)),
+        Command::Approve(of) => block_on(answer::run(&of.question, PersonAnswer::Agrees, data_dir, config, output)),
+        Command::Deny(of) => block_on(answer::run(&of.question, PersonAnswer::Denies, data_dir, config, output)),
+        Command::Answer(of) => {
+            let said = PersonAnswer::Text(of.text.clone());
+            block_on(answer::run(&of.question, said, data_dir, config, output))
+        }
         Command::Inbox(arguments) => block_on(arguments.run(data_dir, output)),
         Command::Serve(arguments) => block_on(commands::serve::run(arguments, data_dir, config, output)),
         Command::Doctor(arguments) => block_on(commands::doctor::run(arguments, data_dir, config, output)),

@@ -59,7 +59,7 @@ Examples:
   patchboard approve 0199 17 --url http://127.0.0.1:7733")]
 pub(crate) struct Approve {
     #[command(flatten)]
-    question: QuestionArguments,
+    pub(crate) question: QuestionArguments,
 }
 
 /// Deny a pending proposal or question, and run the board until it ends or asks again
@@ -72,7 +72,7 @@ Examples:
   patchboard deny last 17 --no-run")]
 pub(crate) struct Deny {
     #[command(flatten)]
-    question: QuestionArguments,
+    pub(crate) question: QuestionArguments,
 }
 
 /// Answer a worker's question, and run the board until it ends or asks again
@@ -86,36 +86,18 @@ Examples:
   patchboard answer 0199 17 --text 'the one of last week' --url http://127.0.0.1:7733")]
 pub(crate) struct AnswerArguments {
     #[command(flatten)]
-    question: QuestionArguments,
+    pub(crate) question: QuestionArguments,
     /// The answer
     #[arg(long, value_name = "TEXT")]
-    text: Option<String>,
+    pub(crate) text: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum PersonAnswer {
+pub(crate) enum PersonAnswer {
     Agrees,
     Denies,
     /// Text of an answer to a worker's question.
     Text(Option<String>),
-}
-
-impl Approve {
-    pub(crate) async fn run(&self, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-        answer(&self.question, PersonAnswer::Agrees, data_dir, config, output).await
-    }
-}
-
-impl Deny {
-    pub(crate) async fn run(&self, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-        answer(&self.question, PersonAnswer::Denies, data_dir, config, output).await
-    }
-}
-
-impl AnswerArguments {
-    pub(crate) async fn run(&self, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-        answer(&self.question, PersonAnswer::Text(self.text.clone()), data_dir, config, output).await
-    }
 }
 
 async fn over_http(daemon: &Client, asked: &QuestionArguments, said: &PersonAnswer, output: Output) -> Outcome {
@@ -167,7 +149,7 @@ fn text_of(text: Option<&String>) -> Result<String, Failure> {
     })
 }
 
-async fn answer(
+pub(crate) async fn run(
     asked: &QuestionArguments,
     said: PersonAnswer,
     data_dir: &Path,
