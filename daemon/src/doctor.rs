@@ -72,23 +72,11 @@ impl Finding {
     }
 
     fn warning(check: Check, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self {
-            check,
-            severity: Severity::Warning,
-            message: message.into(),
-            help: Some(help.into()),
-            model_abilities: None,
-        }
+        Self { severity: Severity::Warning, help: Some(help.into()), ..Self::ok(check, message) }
     }
 
     pub(crate) fn error(check: Check, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self {
-            check,
-            severity: Severity::Error,
-            message: message.into(),
-            help: Some(help.into()),
-            model_abilities: None,
-        }
+        Self { severity: Severity::Error, help: Some(help.into()), ..Self::ok(check, message) }
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::blueprint_file;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
+use crate::queries::view::no_such_worker;
 
 /// Render the data-flow graph of a blueprint's declarations, without running anything
 ///
@@ -63,7 +64,6 @@ enum Notation {
 
 /// Format-independent drawing of a graph.
 struct Figure {
-    /// Name of the blueprint.
     title: String,
     nodes: Vec<Shape>,
     arrows: Vec<Arrow>,
@@ -129,14 +129,8 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     };
     let whole = Graph::from_blueprint(blueprint);
     let worker = arguments.worker.as_deref();
-    let known: Vec<String> = blueprint.workers.keys().map(|name| one_line(name.as_str())).collect();
     if let Some(worker) = worker.filter(|worker| !blueprint.workers.contains_key(*worker)) {
-        return Err(Failure::invalid_input(
-            "no_such_worker",
-            format!("the blueprint has no worker {}", one_line(worker)),
-        )
-        .help(format!("its workers are {}", known.join(", ")))
-        .detail("workers", json!(known)));
+        return Err(no_such_worker(blueprint, worker));
     }
     let (value, figure) = if arguments.flow {
         let concerns =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 use patchboard_kernel::bindings::Bindings;
-use patchboard_kernel::blueprint::Freshness;
+use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::expand_request::ExpandRequest;
@@ -100,6 +100,14 @@ pub fn binding(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), token.to_owned()))
 }
 
+/// Returns the failure for a worker that a blueprint does not have.
+pub fn no_such_worker(blueprint: &Blueprint, worker: &str) -> Failure {
+    let workers: Vec<String> = blueprint.workers.keys().map(|name| one_line(name.as_str())).collect();
+    Failure::invalid_input("no_such_worker", format!("the blueprint has no worker {}", one_line(worker)))
+        .help(format!("its workers are {}", workers.join(", ")))
+        .detail("workers", json!(workers))
+}
+
 /// Returns a worker's seat with bound names.
 pub fn worker_with_bindings(
     board: &Board,
@@ -112,13 +120,7 @@ pub fn worker_with_bindings(
         return Err(refuse("a name is bound twice".to_owned()));
     }
     let Some(seat) = board.worker_plan(&worker.into(), &bindings) else {
-        let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
-        return Err(Failure::invalid_input(
-            "no_such_worker",
-            format!("the blueprint has no worker {}", one_line(worker)),
-        )
-        .help(format!("its workers are {}", workers.join(", ")))
-        .detail("workers", json!(workers)));
+        return Err(no_such_worker(board.blueprint(), worker));
     };
     if let Some((name, _)) = bind.iter().find(|(name, _)| !seat.names().contains(name)) {
         let known: Vec<String> = seat.names().iter().map(|name| format!("{{{name}}}")).collect();

@@ -7,10 +7,9 @@ use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Author, Body, Invoked, Record};
 use patchboard_kernel::scheduler::QueuedInvocation;
 use patchboard_runtime::agent::Call;
-use serde_json::json;
 
 use crate::failure::Failure;
-use crate::output::one_line;
+use crate::queries::view::no_such_worker;
 use crate::reader::bad_board;
 
 /// Reconstructed moment of the run.
@@ -53,7 +52,7 @@ impl DryRunPoint {
         }
         let mut board = Board::from_created(&records[0], &UncachedPlans).map_err(bad_board)?;
         if !board.plan().workers.contains_key(worker) {
-            return Err(no_such_worker(&board, worker));
+            return Err(no_such_worker(board.blueprint(), worker.as_str()));
         }
         let (mut queued, mut rehearsal) = (None, None);
         for (index, record) in records.iter().enumerate().take(at).skip(1) {
@@ -127,12 +126,4 @@ fn outcome(
         }
     }
     Ok(last)
-}
-
-fn no_such_worker(board: &Board, worker: &WorkerName) -> Failure {
-    let workers: Vec<String> = board.blueprint().workers.keys().map(|name| one_line(name.as_str())).collect();
-    let message = format!("the blueprint has no worker {}", one_line(worker.as_str()));
-    Failure::invalid_input("no_such_worker", message)
-        .help(format!("its workers are {}", workers.join(", ")))
-        .detail("workers", json!(workers))
 }
