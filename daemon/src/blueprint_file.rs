@@ -198,7 +198,6 @@ impl CheckedBlueprint {
         self.report.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 
-    /// Formats a finding as text of several lines.
     pub(crate) fn text(&self, finding: &Diagnostic) -> String {
         let text = self.texts.get(finding.file.as_deref().unwrap_or_default());
         diagnostics::text(finding, &self.path(finding.file.as_deref()), text.map_or("", String::as_str))

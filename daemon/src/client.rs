@@ -33,7 +33,6 @@ pub(crate) struct DaemonArgument {
 }
 
 impl DaemonArgument {
-    /// Returns a client of the daemon, if one is named.
     pub(crate) fn client(&self) -> Result<Option<Client>, Failure> {
         self.url.as_deref().map(Client::new).transpose()
     }

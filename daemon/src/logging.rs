@@ -33,7 +33,6 @@ pub(crate) struct Level {
     pub(crate) is_daemon: bool,
     /// Set if only warnings and errors are logged.
     pub(crate) quiet: bool,
-    /// Number of `-v` flags.
     pub(crate) verbose: u8,
 }
 

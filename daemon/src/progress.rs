@@ -28,7 +28,6 @@ const UNDECIDED_MAX: usize = 1024;
 pub(crate) struct Totals {
     pub(crate) commits: u64,
     pub(crate) rejected: u64,
-    /// Calls that failed.
     pub(crate) failed: u64,
     /// Code and message of the last failure.
     pub(crate) last_failure: Option<(FailureCode, String)>,

@@ -6,7 +6,6 @@ pub(crate) type File = (&'static str, &'static str);
 /// Starter blueprint. Each runs unchanged, from its scripts and with a model.
 pub(crate) struct Template {
     pub(crate) name: &'static str,
-    /// Description in one sentence.
     pub(crate) about: &'static str,
     pub(crate) files: &'static [File],
     /// Name of the workspace that a run needs, also of its directory.

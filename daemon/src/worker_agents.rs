@@ -68,7 +68,6 @@ pub(crate) struct WorkerAgentArguments {
 
 pub(crate) struct WorkerAgents {
     pub(crate) agent: Arc<NestedBoards>,
-    /// Directories shared by boards and their workers.
     workspaces: Arc<Workspaces>,
     /// Guard that makes workers wait until the board's directory is attached.
     attach_guard: Mutex<Option<ActivationGuard>>,
@@ -256,7 +255,6 @@ impl WorkerAgents {
         *self.attach_guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
     }
 
-    /// Opens the directory of a board, if it has one.
     pub(crate) async fn attach(&self, board: &BoardHandle) -> Result<(), Failure> {
         let guard = self.attach_guard.lock().unwrap_or_else(PoisonError::into_inner).take();
         let attached = guard.unwrap_or_else(|| self.workspaces.begin_activation()).attach(board);

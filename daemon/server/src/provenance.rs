@@ -19,7 +19,6 @@ pub(crate) struct Writer {
     pub(crate) pointer: String,
 }
 
-/// Effect of one operation on places.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Touch {
     /// Write or removal without a shift of other elements.

@@ -22,7 +22,6 @@ pub const CONFIG: &str = "patchboard.toml";
 /// Maximum number of approved files; beyond it the oldest approval is removed.
 const FILES_MAX: usize = 1_000;
 
-/// Format version of the list.
 const VERSION: u32 = 1;
 
 /// List of a user's approvals.
@@ -146,7 +145,6 @@ pub fn config_file(named: Option<&Path>) -> Result<Option<&Path>, Failure> {
     )))
 }
 
-/// Returns the path of this user's list.
 fn place() -> Result<PathBuf, Failure> {
     // A relative path would lie in the untrusted directory itself.
     let directory = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());

@@ -13,7 +13,6 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, table};
 use crate::reader::Reader;
 
-/// Maximum bytes read of a test program's output.
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 
 /// Report statistics on edits of boards' files (made, rejected, conflicting), and the results of the work
@@ -251,7 +250,6 @@ fn verdict(document: &Node) -> Option<Score> {
     Some(Score { passed, total })
 }
 
-/// Returns the files assigned to each engineer by the tasks of a board.
 fn scopes(tasks: &[Task]) -> BTreeMap<String, BTreeSet<String>> {
     let mut scopes: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for task in tasks {

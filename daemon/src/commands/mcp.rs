@@ -282,7 +282,6 @@ impl Destination {
     }
 }
 
-/// Destination, and the requests in progress.
 struct Endpoint {
     far: Destination,
     answers: mpsc::Sender<OutgoingMessage>,
@@ -412,7 +411,6 @@ struct Events {
 }
 
 impl Events {
-    /// Returns the messages completed by these bytes.
     fn read(&mut self, bytes: &[u8]) -> Result<Vec<Value>, Failure> {
         let mut messages = Vec::new();
         for byte in bytes {

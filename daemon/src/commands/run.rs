@@ -244,7 +244,6 @@ fn unscripted(blueprint: &Blueprint) -> String {
     workers.map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Creates the board and runs it to completion.
 async fn start(
     arguments: &Arguments,
     data_dir: &Path,

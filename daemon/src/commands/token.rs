@@ -19,7 +19,6 @@ use crate::serve::tokens::{NewToken, TokenStore};
 use crate::serve::{KEY_FORM, is_key};
 use crate::{describe, user};
 
-/// Maximum bytes of the content of an idempotency key.
 const CONTENT_BYTES_MAX: u64 = 1 << 30;
 
 /// Create, list and revoke API tokens for the daemon of a data directory; or compute an idempotency key

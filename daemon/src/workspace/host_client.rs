@@ -62,7 +62,6 @@ const NAME_BYTES_MAX: usize = 60;
 /// Maximum characters of a path that an error quotes.
 const PATH_CHARS_MAX: usize = 200;
 
-/// Name of an agent without a client name.
 const NAMELESS: &str = "agent";
 
 /// Connection of one agent to its directory.

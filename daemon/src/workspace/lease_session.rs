@@ -44,7 +44,6 @@ const GONE: &[&str] = &[
     "unauthorized",
 ];
 
-/// Lease, and the host that granted it.
 pub(super) struct LeaseSession {
     pub(super) place: Arc<HostDir>,
     pub(super) client: Client,

@@ -69,7 +69,6 @@ impl ViewShortages {
     }
 }
 
-/// Maximum number of reported workers of nested boards.
 const INSIDE_MAX: usize = 64;
 
 /// First call of a nested board's worker with an incomplete view.
@@ -96,7 +95,6 @@ impl NestedShortage {
 /// Observer of nested boards in this process. Boards of one blueprint count as one.
 #[derive(Debug, Default)]
 pub struct NestedShortages {
-    /// Names of nested boards created in this process.
     names: Mutex<BTreeMap<BoardId, String>>,
     hidden: watch::Sender<Vec<NestedShortage>>,
 }
@@ -146,7 +144,6 @@ impl Observer for NestedShortages {
     }
 }
 
-/// Returns the bytes of the largest place that was not shown completely.
 fn largest_bytes(shortage: &Shortage) -> u64 {
     shortage.places.iter().map(|place| place.bytes).max().unwrap_or_default()
 }

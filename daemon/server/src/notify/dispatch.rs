@@ -286,7 +286,6 @@ impl Dispatcher {
         }
     }
 
-    /// Compares all boards with their cursors.
     async fn sweep(&self, boards: &mut Boards) {
         let summaries = match self.daemon.query(|reader| wait(reader.journal.boards()).map_err(storage)).await {
             Ok(summaries) => summaries,

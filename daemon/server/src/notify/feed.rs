@@ -33,7 +33,6 @@ impl ChangeFeed {
         Self { receiver, marks: Mutex::default(), changed: Notify::new() }
     }
 
-    /// Waits until boards are marked.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }

@@ -135,7 +135,6 @@ impl EventEncoder {
         Event::new(EventBody::RunStarted { thread_id: thread, run_id: run, protocol_version: PROTOCOL })
     }
 
-    /// Returns the version of the document that the reader holds.
     pub(crate) fn version(&self) -> Option<Version> {
         self.document.as_ref().map(State::version)
     }
@@ -240,7 +239,6 @@ impl EventEncoder {
         self.end_run(body, Some(at))
     }
 
-    /// Ends the run with an error of the stream.
     pub(crate) fn fail(&mut self, code: &str, message: String) -> Vec<Event> {
         self.end_run(EventBody::RunError { message, code: code.to_owned() }, None)
     }
@@ -260,7 +258,6 @@ impl EventEncoder {
         steps.iter().map(|(id, step)| Event::new(EventBody::StepFinished { step_name: step.name(*id) })).collect()
     }
 
-    /// Returns the invocations that a record ends.
     fn closed_by(&self, body: &Body) -> Vec<InvocationId> {
         let invocation_of = |by: &Author| by.attempt.iter().map(|attempt| attempt.invocation).collect();
         match body {

@@ -34,7 +34,6 @@ use super::tokens::Holder;
 
 pub(crate) const BODY_BYTES_MAX: usize = 8 << 20;
 
-/// Maximum bytes drained of a rejected body.
 const DRAINED_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
 const DRAIN_TIME: Duration = Duration::from_secs(2);

@@ -26,7 +26,6 @@ const PREFLIGHT_TIME: Duration = Duration::from_secs(600);
 pub(crate) struct OriginPolicy {
     /// Host names of the daemon, without ports.
     pub(crate) hosts: Vec<String>,
-    /// Allowed origins of browser pages.
     pub(crate) origins: Vec<String>,
 }
 

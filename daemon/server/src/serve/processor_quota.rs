@@ -148,7 +148,6 @@ pub(crate) struct MeteredCaller {
 }
 
 tokio::task_local! {
-    /// Caller of the request that the task serves.
     static PAYER: MeteredCaller;
 }
 

@@ -23,7 +23,6 @@ use crate::trust::config_file;
 pub(super) struct Reload<'a> {
     pub(super) arguments: &'a Arguments,
     pub(super) config: Option<&'a Path>,
-    /// Agents of the configuration at start-up.
     pub(super) initial_registry: Arc<AgentRegistry>,
     pub(super) settings: Settings,
     /// Address on which the daemon is reachable.

@@ -22,7 +22,6 @@ use tokio::sync::watch;
 use super::service::Daemon;
 use crate::failure::Failure;
 
-/// Interval between two passes.
 const EVERY: Time = Time::from_secs(3600);
 
 /// Maximum boards per pass; the rest waits for the next one.

@@ -158,7 +158,6 @@ impl Daemon {
         Ok(self.run_read(move || audit::check_listed(&*journal, &board)).await??)
     }
 
-    /// Returns true if the list entry of a board contradicts its records.
     pub(crate) async fn is_damaged(&self, board: &BoardId) -> bool {
         self.check_listed(board).await.is_err()
     }
@@ -380,7 +379,6 @@ impl Daemon {
         Ok((id, is_new))
     }
 
-    /// Returns true if a board was archived or deleted.
     async fn is_gone(&self, board: &BoardId) -> ApiResult<bool> {
         Ok(self.reader.journal.tombstones().await?.iter().any(|tombstone| tombstone.board == *board))
     }

@@ -31,7 +31,6 @@ impl StorageHealth {
         }
     }
 
-    /// Records that the storage accepts writes again.
     pub(super) fn recovered(&self) {
         self.locked().why = None;
     }

@@ -311,7 +311,6 @@ pub fn random() -> Result<String, Failure> {
     Ok(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes::<BYTES>()?)))
 }
 
-/// Returns true for a valid worker name of a blueprint.
 fn is_name(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     name.len() <= 64 && name.bytes().all(fits) && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())

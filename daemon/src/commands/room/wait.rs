@@ -20,7 +20,6 @@ use crate::reader::Reader;
 const POLL_INTERVAL: Time = Time::from_millis(100);
 /// Maximum wait of one request to a daemon, in seconds.
 const REQUEST_WAIT_SECONDS: u64 = 30;
-/// Code of a daemon for an artefact that is not proposed.
 const NO_SUCH_ARTIFACT: &str = "no_such_artifact";
 
 /// Wait for the decision on an artefact proposed in a board's negotiation room, and print it

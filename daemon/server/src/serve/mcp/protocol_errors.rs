@@ -16,7 +16,6 @@ use crate::text::short;
 
 const REASON_CHARS_MAX: usize = 300;
 
-/// Returns the reason that a message is malformed, if it is.
 pub(super) fn wrong_message(message: &Value) -> Option<Problem> {
     let wrong = if message.is_array() {
         "batches are not taken: send one message at a time, over stdin each on a line of its own"

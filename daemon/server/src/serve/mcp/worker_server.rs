@@ -117,7 +117,6 @@ pub(crate) struct ExplainRejection {
 }
 
 impl WorkerServer {
-    /// Looks up a worker in the blueprint of a board.
     pub(crate) async fn find(
         daemon: Arc<Daemon>,
         board: BoardId,
@@ -162,7 +161,6 @@ impl WorkerServer {
         files::call(&self.daemon, &self.board, command).await.map(|(result, _)| result)
     }
 
-    /// Ends the call without a patch.
     pub(crate) async fn finish(&self, arguments: Finish) -> ApiResult<Value> {
         let Some(lease) = self.daemon.leases.find_by_key(&self.board, &self.worker, &self.holder()) else {
             return Err(Problem::from_code(Code::NoLease, "nobody waits for you to finish"));

@@ -94,7 +94,6 @@ impl Modify for Tokens {
     }
 }
 
-/// Returns all routes of the API, and their description.
 pub(crate) fn all() -> (Router<Arc<Daemon>>, Description) {
     let (routes, mut description) = routes().split_for_parts();
     let items = description.paths.paths.values_mut();
@@ -170,7 +169,6 @@ fn routes() -> OpenApiRouter<Arc<Daemon>> {
 pub(crate) struct ProbeReport {
     /// Status: `alive` or `ready`.
     status: &'static str,
-    /// Models whose providers are unavailable.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     models_away: Vec<AwayModelInfo>,
 }

@@ -49,13 +49,11 @@ impl Daemon {
         self.while_closed(board, may, work).await
     }
 
-    /// Lists the boards of the journal and of the archives.
     pub(crate) async fn boards_and_archived(self: &Arc<Self>) -> ApiResult<Vec<BoardSummary>> {
         let data_dir = self.data_dir.clone();
         self.query(move |reader| boards_and_archived(&*reader.journal, &data_dir)).await
     }
 
-    /// Moves an ended board from the journal into an archive file.
     pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> ApiResult<String> {
         let (id, now, archives) = (board.clone(), self.clock.now(), self.archives());
         let take = move |journal: &dyn Journal| archive::archive(journal, &*archives, &id, now);

@@ -71,7 +71,6 @@ impl TokenTransaction {
         id
     }
 
-    /// Returns the changes, with the new numbers.
     pub(super) fn end(mut self) -> Vec<Change> {
         self.changes.push(Change::put(HEADER, NUMBERS, json!(self.numbers)).expecting(self.revision));
         self.changes
