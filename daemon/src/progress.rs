@@ -73,10 +73,8 @@ impl Totals {
                 self.failed += 1;
                 self.last_failure = Some((failed.code, failed.message.clone()));
             }
-            Body::Deferred(deferred) => {
-                if deferred.reason.needs_operator() && !deferred.is_served_elsewhere {
-                    self.last_provider_error = Some(deferred.message.clone());
-                }
+            Body::Deferred(deferred) if deferred.reason.needs_operator() && !deferred.is_served_elsewhere => {
+                self.last_provider_error = Some(deferred.message.clone());
             }
             Body::Created(created) => {
                 self.note_estimated_usage(created.architect.as_ref().map(|architect| architect.usage))
