@@ -1,9 +1,10 @@
 //! Assigns agents to the workers of a run: from the operator's configuration and the flags, or from a recording.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
+use parking_lot::Mutex;
 use patchboard_agents::cassette::{CassetteError, Player, Recorder, ToolRecorder};
 use patchboard_agents::nested_boards::NestedBoards;
 use patchboard_agents::registry::{InlinePrograms, WorkerConfigError};
@@ -252,11 +253,11 @@ impl WorkerAgents {
     /// Makes the workers of an ended board wait until [`Self::attach`] opens its directory again.
     pub(crate) fn expect_directory(&self) {
         let guard = self.workspaces.begin_activation();
-        *self.attach_guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+        *self.attach_guard.lock() = Some(guard);
     }
 
     pub(crate) async fn attach(&self, board: &BoardHandle) -> Result<(), Failure> {
-        let guard = self.attach_guard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let guard = self.attach_guard.lock().take();
         let attached = guard.unwrap_or_else(|| self.workspaces.begin_activation()).attach(board);
         attached.await.map(drop).map_err(|error| Failure::failed("workspace_failed", error))
     }

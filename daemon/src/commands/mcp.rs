@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,6 +16,7 @@ use axum::http;
 use axum::response::Response;
 use clap::Args;
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -23,7 +24,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::timeout;
 
-use crate::client::{Client, DaemonArgument};
+use crate::client::{Client, DaemonArgument, path};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::serve::{host, mcp};
 use crate::workspace::command_queue::{CommandQueue, QueuedCommand, RunningCommand};
@@ -135,7 +136,7 @@ async fn forward_to_daemon(arguments: &Arguments) -> Outcome {
             .help("name a directory with --workspace, or a daemon with --url, like http://127.0.0.1:7733")
     })?;
     let path = match (&arguments.board, &arguments.worker) {
-        (Some(board), Some(worker)) => format!("/mcp/{}/{}", segment(board), segment(worker)),
+        (Some(board), Some(worker)) => path(&["mcp", board, worker]),
         _ => "/mcp".to_owned(),
     };
     serve(Destination::Daemon { client, path, room: arguments.room }).await
@@ -218,13 +219,13 @@ async fn read(
         let (to, text) = (Arc::clone(endpoint), text.to_owned());
         let id = message.get("id").map(ToString::to_string);
         // Lock held until the request is registered, so that it cannot finish earlier.
-        let mut asked = locked(&endpoint.in_progress);
+        let mut asked = endpoint.in_progress.lock();
         let own = id.clone();
         let request = under_way.spawn(async move {
             let _place = place;
             to.forward(&message, text, queued).await;
             if let Some(id) = own {
-                locked(&to.in_progress).remove(&id);
+                to.in_progress.lock().remove(&id);
             }
         });
         if let Some(id) = id {
@@ -303,7 +304,7 @@ impl Endpoint {
 
     /// Cancels a request. The daemon notices the closed connection; a command already started gets no answer.
     fn cancel(&self, id: &Value) {
-        if let Some(request) = locked(&self.in_progress).remove(&id.to_string()) {
+        if let Some(request) = self.in_progress.lock().remove(&id.to_string()) {
             request.abort();
         }
     }
@@ -321,7 +322,7 @@ impl Endpoint {
     }
 
     async fn exchange(&self, message: &Value, text: String, turn: Option<Arc<RunningCommand>>) -> Result<(), Failure> {
-        let agreed = locked(&self.version).clone();
+        let agreed = self.version.lock().clone();
         let headers = headers_of(message, agreed.as_deref());
         let within = if message["method"] == "subscriptions/listen" { STREAM_TIMEOUT } else { ANSWER_TIMEOUT };
         let response = self.far.answer(message, turn.as_ref(), text, headers, within).await?;
@@ -349,7 +350,7 @@ impl Endpoint {
         };
         if answer.get("jsonrpc").is_some() {
             if message["method"] == "initialize" {
-                *locked(&self.version) = answer["result"]["protocolVersion"].as_str().map(str::to_owned);
+                *self.version.lock() = answer["result"]["protocolVersion"].as_str().map(str::to_owned);
             }
             self.send_result(turn, answer).await;
         } else {
@@ -435,24 +436,11 @@ impl Events {
     }
 }
 
-/// Percent-encodes a text as a path segment.
-fn segment(text: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    text.bytes()
-        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
-}
-
-fn locked<T>(kept: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No holder of the lock can leave the value inconsistent, so poisoning is ignored.
-    kept.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Events, headers_of, segment};
+    use super::{Events, headers_of, path};
 
     #[test]
     fn events_are_read_wherever_the_stream_is_cut() {
@@ -485,6 +473,6 @@ mod tests {
 
     #[test]
     fn a_name_cannot_lead_to_another_path() {
-        assert_eq!(segment("0199-a/../b?c#é"), "0199-a%2F..%2Fb%3Fc%23%C3%A9");
+        assert_eq!(path(&["0199-a/../b?c#é"]), "/0199-a%2F..%2Fb%3Fc%23%C3%A9");
     }
 }

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, MaybeDone, maybe_done};
+use parking_lot::Mutex;
 use patchboard_workspace::session::Order;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio::task::unconstrained;
@@ -64,11 +65,6 @@ impl CommandQueue {
         let _ = (&mut coming).now_or_never();
         QueuedCommand { turns: Arc::clone(self), number, last_received, coming }
     }
-
-    fn lost_answers(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        // Updates are atomic, so a poisoned lock is safe to use.
-        self.lost_answers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl QueuedCommand {
@@ -87,7 +83,7 @@ impl RunningCommand {
         Order {
             number: self.number,
             heard: self.last_received,
-            unheard: self.turns.lost_answers().iter().copied().collect(),
+            unheard: self.turns.lost_answers.lock().iter().copied().collect(),
         }
     }
 
@@ -108,7 +104,7 @@ impl RunningCommand {
 impl Drop for RunningCommand {
     fn drop(&mut self) {
         let (is_answered, is_received) = (*self.is_answered.get_mut(), *self.is_received.get_mut());
-        let mut lost_answers = self.turns.lost_answers();
+        let mut lost_answers = self.turns.lost_answers.lock();
         if is_answered {
             // The host's answer acknowledges the lost answers reported with the command.
             lost_answers.clear();
@@ -123,54 +119,4 @@ impl Drop for RunningCommand {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use futures_util::future::join_all;
-
-    use super::{CommandQueue, Order};
-
-    #[tokio::test]
-    async fn who_was_queued_first_is_first_whoever_waits_first() {
-        let turns = Arc::new(CommandQueue::new());
-        // More commands than a task processes before it yields.
-        let queued: Vec<_> = (0..1_000).map(|_| turns.queue()).collect();
-        let numbers: Vec<u64> = queued.iter().map(|queued| queued.number).collect();
-        let done = Arc::new(std::sync::Mutex::new(Vec::new()));
-        join_all(queued.into_iter().rev().map(|queued| async {
-            let turn = queued.turn().await.expect("a turn");
-            done.lock().expect("whole").push(turn.order().number);
-        }))
-        .await;
-        assert_eq!(*done.lock().expect("whole"), numbers);
-    }
-
-    #[tokio::test]
-    async fn what_is_not_written_out_is_unheard_until_the_host_knows() {
-        let turns = Arc::new(CommandQueue::new());
-        let begin = turns.queue().number;
-        let order = |number: u64, heard: u64, unheard: &[u64]| Order {
-            number: begin + number,
-            heard: begin + heard - 1,
-            unheard: unheard.iter().map(|number| begin + number).collect(),
-        };
-        let turn = turns.queue().turn().await.expect("a turn");
-        assert_eq!(turn.order(), order(1, 0, &[]));
-        turn.mark_answered();
-        drop(turn);
-        // The host did not answer, so it does not know of the first.
-        let turn = turns.queue().turn().await.expect("a turn");
-        assert_eq!(turn.order(), order(2, 0, &[1]));
-        turn.mark_received();
-        drop(turn);
-        let queued = turns.queue();
-        let turn = turns.queue().turn();
-        drop(queued);
-        let turn = turn.await.expect("a turn");
-        assert_eq!(turn.order(), order(4, 0, &[1, 2]));
-        turn.mark_answered();
-        turn.mark_received();
-        drop(turn);
-        assert_eq!(turns.queue().turn().await.expect("a turn").order(), order(5, 5, &[]));
-    }
-}
+mod tests;

@@ -7,10 +7,11 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use patchboard_agents::config::WorkspaceConfig;
 use patchboard_workspace::editor::is_edit;
 use patchboard_workspace::session::CommandResult;
@@ -135,7 +136,7 @@ impl HostClient {
 
     /// Returns the open directory; opens it again if its `.patchboard` was deleted.
     fn open_dir(&self) -> Result<MutexGuard<'_, OpenDir>, Failure> {
-        let mut dir = self.open_dir.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut dir = self.open_dir.lock();
         let is_called = dir.name.as_ref().is_none_or(|(name, lock)| dir.place.holds_name(name, lock));
         if !is_called || !dir.place.is_current() {
             let place = HostDir::open(dir.place.directory())?;
@@ -154,7 +155,7 @@ impl HostClient {
     ) -> Result<CommandResult, Failure> {
         let own = Arc::clone(self);
         let called = tokio::spawn(async move { own.command(&running, arguments).await });
-        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) = Some(called.abort_handle());
+        *self.under_way.lock() = Some(called.abort_handle());
         called.await.unwrap_or_else(|error| Err(Failure::failed("internal", error)))
     }
 
@@ -289,7 +290,7 @@ impl HostClient {
 
     /// Releases the lease, and aborts the command under way.
     pub(crate) async fn leave(&self) {
-        if let Some(command) = self.under_way.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(command) = self.under_way.lock().take() {
             command.abort();
         }
         if let Some(session) = self.session.lock().await.take() {

@@ -1,8 +1,8 @@
 //! Reports, once for each worker, the places that did not fit into its views.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_kernel::record::{Body, Kind};
 use patchboard_kernel::view::Shortage;
@@ -106,7 +106,7 @@ impl NestedShortages {
     }
 
     fn note(&self, board: &BoardId, body: &Body) {
-        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.names.lock();
         let invoked = match body {
             Body::Created(created) if created.parent.is_some() => {
                 names.insert(board.clone(), created.blueprint["name"].as_str().unwrap_or_default().to_owned());
@@ -140,7 +140,7 @@ impl Observer for NestedShortages {
     }
 
     fn on_board_closed(&self, board: &BoardId, _: &RuntimeError) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(board);
+        self.names.lock().remove(board);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Marks boards as their records become durable, and tracks undelivered notices.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::serve::storage_health::StorageHealth;
+use parking_lot::Mutex;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::Kind;
 use patchboard_runtime::error::RuntimeError;
@@ -38,12 +39,12 @@ impl ChangeFeed {
     }
 
     pub(crate) fn take(&self) -> BTreeSet<BoardId> {
-        std::mem::take(&mut self.marks().marked)
+        std::mem::take(&mut self.marks.lock().marked)
     }
 
     /// Sets whether every record marks the board, unless unread records decide otherwise.
     pub(crate) fn set_waiting(&self, board: &BoardId, waits: bool) {
-        let mut marks = self.marks();
+        let mut marks = self.marks.lock();
         if waits {
             marks.waiting.insert(board.clone());
         } else if !marks.marked.contains(board) {
@@ -53,7 +54,7 @@ impl ChangeFeed {
 
     /// Sets the time of a board's first undelivered notice; `None` if all are delivered.
     pub(crate) fn set_undelivered(&self, board: &BoardId, since: Option<Timestamp>) {
-        let undelivered = &mut self.marks().undelivered;
+        let undelivered = &mut self.marks.lock().undelivered;
         match since {
             Some(since) => drop(undelivered.insert(board.clone(), since)),
             None => drop(undelivered.remove(board)),
@@ -61,16 +62,16 @@ impl ChangeFeed {
     }
 
     pub(crate) fn set_heads_undelivered(&self, since: Option<Timestamp>) {
-        self.marks().heads = since;
+        self.marks.lock().heads = since;
     }
 
     pub(crate) fn oldest_undelivered(&self) -> Option<Timestamp> {
-        let marks = self.marks();
+        let marks = self.marks.lock();
         marks.undelivered.values().copied().chain(marks.heads).min()
     }
 
     fn mark(&self, step: &DurableStep<'_>) {
-        let mut marks = self.marks();
+        let mut marks = self.marks.lock();
         let is_change = step.records.iter().any(|record| matters(record.kind)) || marks.waiting.contains(step.board);
         if !is_change {
             return;
@@ -81,11 +82,6 @@ impl ChangeFeed {
         marks.marked.insert(step.board.clone());
         drop(marks);
         self.changed.notify_one();
-    }
-
-    fn marks(&self) -> MutexGuard<'_, Marks> {
-        // No holder of the lock can leave the value inconsistent, so poisoning is ignored.
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

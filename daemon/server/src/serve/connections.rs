@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use axum::middleware::{AddExtension, Next};
 use axum::response::Response;
 use axum_server::accept::Accept;
 use http_body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -81,9 +82,9 @@ impl Connections {
     }
 
     fn admit(&self) -> Option<(ConnectionSlot, oneshot::Receiver<()>)> {
-        let (number, given_up) = locked(&self.registry).admit(self.since.elapsed())?;
+        let (number, given_up) = self.registry.lock().admit(self.since.elapsed())?;
         let (end, ended) = oneshot::channel();
-        let mut ends = locked(&self.ends);
+        let mut ends = self.ends.lock();
         ends.insert(number, end);
         if let Some(number) = given_up {
             ends.remove(&number);
@@ -92,15 +93,10 @@ impl Connections {
     }
 
     fn change(&self, number: u64, change: impl FnOnce(&mut Connection)) {
-        if let Some(connection) = locked(&self.registry).open.get_mut(&number) {
+        if let Some(connection) = self.registry.lock().open.get_mut(&number) {
             change(connection);
         }
     }
-}
-
-fn locked<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
-    // After a panic between two updates a count is off by one.
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Clone)]
@@ -113,8 +109,8 @@ struct SlotInner {
 
 impl Drop for SlotInner {
     fn drop(&mut self) {
-        locked(&self.connections.registry).open.remove(&self.number);
-        locked(&self.connections.ends).remove(&self.number);
+        self.connections.registry.lock().open.remove(&self.number);
+        self.connections.ends.lock().remove(&self.number);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{BoardId, IdempotencyKey, WorkerName};
 use patchboard_kernel::json::{self, Limits};
@@ -298,7 +299,7 @@ pub(crate) struct BodyMemory(Arc<Mutex<Option<(MemoryPermit, MemoryPermit)>>>);
 
 impl BodyMemory {
     fn hold(&self, text: MemoryPermit, value: MemoryPermit) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((text, value));
+        *self.0.lock() = Some((text, value));
     }
 }
 

@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -202,11 +203,11 @@ impl Limits {
     /// Replaces the limits and keeps the counts. The numbers of connections and of memory permits are fixed at
     /// start-up.
     pub(crate) fn replace(&self, settings: LimitSettings) {
-        let mut now = self.settings.write().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.settings.write();
         *now = LimitSettings { body_memory_mib: now.body_memory_mib, ..settings };
-        locked(&self.requests).rate = settings.requests();
-        locked(&self.failures).rate = settings.failures();
-        locked(&self.bodies).rate = settings.bodies();
+        self.requests.lock().rate = settings.requests();
+        self.failures.lock().rate = settings.failures();
+        self.bodies.lock().rate = settings.bodies();
         self.shares.replace(settings.processor_percent);
     }
 
@@ -215,7 +216,7 @@ impl Limits {
     }
 
     fn settings(&self) -> LimitSettings {
-        *self.settings.read().unwrap_or_else(PoisonError::into_inner)
+        *self.settings.read()
     }
 
     /// Reserves memory for the text of a body; waits while other requests hold it.
@@ -258,7 +259,7 @@ impl Limits {
     }
 
     pub(crate) fn request(&self, by: RateKey) -> ApiResult<()> {
-        locked(&self.requests).add(by, self.since.elapsed()).map_err(|wait| {
+        self.requests.lock().add(by, self.since.elapsed()).map_err(|wait| {
             let most = self.settings().requests_per_second;
             Problem::from_code(Code::TooManyRequests, format!("one caller may make {most} requests a second"))
                 .retry_after(wait)
@@ -268,7 +269,7 @@ impl Limits {
     /// Counts the bytes of a body that was read.
     pub(crate) fn body(&self, by: RateKey, bytes: usize) -> ApiResult<()> {
         let kibibytes = u32::try_from(bytes.div_ceil(KIBIBYTES)).unwrap_or(u32::MAX);
-        locked(&self.bodies).add_many(by, self.since.elapsed(), kibibytes).map_err(|wait| {
+        self.bodies.lock().add_many(by, self.since.elapsed(), kibibytes).map_err(|wait| {
             let most = self.settings().body_mib_per_minute;
             Problem::from_code(Code::TooManyRequests, format!("one caller may send {most} MiB of bodies a minute"))
                 .retry_after(wait)
@@ -277,7 +278,7 @@ impl Limits {
 
     /// Counts a failure to authenticate. Rejects an address with too many of them.
     pub(crate) fn failed(&self, from: IpAddr) -> ApiResult<()> {
-        locked(&self.failures).add(from, self.since.elapsed()).map_err(|wait| {
+        self.failures.lock().add(from, self.since.elapsed()).map_err(|wait| {
             let detail = "too many tokens that are not valid came from this address";
             Problem::from_code(Code::TooManyFailures, detail).retry_after(wait)
         })
@@ -310,7 +311,7 @@ pub(crate) struct CallerShare {
 impl CallerShare {
     /// Takes an amount; `None` if the caller would have more than `most`.
     fn take(all: &Arc<Mutex<HashMap<RateKey, usize>>>, by: RateKey, amount: usize, most: usize) -> Option<Self> {
-        let mut counts = locked(all);
+        let mut counts = all.lock();
         let count = counts.get(&by).copied().unwrap_or_default() + amount;
         if count > most {
             return None;
@@ -326,7 +327,7 @@ impl CallerShare {
 
 impl Drop for CallerShare {
     fn drop(&mut self) {
-        let mut counts = locked(&self.all);
+        let mut counts = self.all.lock();
         if let Some(count) = counts.get_mut(&self.by) {
             *count -= self.amount;
             if *count == 0 {
@@ -336,110 +337,5 @@ impl Drop for CallerShare {
     }
 }
 
-fn locked<T>(counts: &Mutex<T>) -> MutexGuard<'_, T> {
-    // After a panic between two updates a count is off by one.
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::time::Duration;
-
-    use patchboard_faults::random::Random;
-
-    use super::{LimitSettings, Limits, Peer, Rate, RateKey, RateLimiter};
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn nobody_gets_more_than_the_burst_and_the_rate() {
-        // Compared with a log of all admitted requests.
-        for seed in 0..20 {
-            let mut random = Random::new(seed);
-            let (rate, burst) = (1 + random.below(5), 1 + random.below(8));
-            let drip = SECOND / u32::try_from(rate).expect("few");
-            let mut buckets = RateLimiter::new(Rate { interval: drip, burst: u32::try_from(burst).expect("few") }, 4);
-            let mut let_through: BTreeMap<u64, Vec<Duration>> = BTreeMap::new();
-            let mut now = Duration::ZERO;
-            for _ in 0..500 {
-                now += Duration::from_millis(random.below(200));
-                let key = random.below(3);
-                match buckets.add(key, now) {
-                    Ok(()) => let_through.entry(key).or_default().push(now),
-                    Err(wait) => {
-                        assert!(wait > Duration::ZERO && wait <= drip, "{wait:?}");
-                        assert!(buckets.time_until_free(&key, now + wait).is_none(), "the wait is long enough");
-                    }
-                }
-            }
-            for times in let_through.values() {
-                for (first, from) in times.iter().enumerate() {
-                    for (last, to) in times.iter().enumerate().skip(first) {
-                        let most = burst as f64 + (*to - *from).as_secs_f64() / drip.as_secs_f64() + 1e-6;
-                        assert!((last - first + 1) as f64 <= most, "seed {seed}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn whoever_calls_memory_is_bounded() {
-        let mut buckets = RateLimiter::new(Rate { interval: SECOND, burst: 3 }, 100);
-        for key in 0..10_000 {
-            assert_eq!(buckets.add(key, Duration::from_millis(key)), Ok(()));
-            assert!(buckets.empty_at.len() <= 100);
-        }
-        // The caller with the most use is not evicted.
-        let now = SECOND * 20;
-        for _ in 0..3 {
-            assert_eq!(buckets.add(77_777, now), Ok(()));
-        }
-        for key in 20_000..20_500 {
-            assert_eq!(buckets.add(key, now), Ok(()));
-        }
-        assert!(buckets.add(77_777, now).is_err());
-    }
-
-    #[test]
-    fn a_stream_leaves_its_place_when_it_ends() {
-        let limits = Limits::new(LimitSettings { streams: 2, ..LimitSettings::default() });
-        let (one, other) = ("10.0.0.1".parse().expect("an address"), "10.0.0.2".parse().expect("an address"));
-        let first = limits.stream(RateKey::Address(one)).expect("a place");
-        let second = limits.stream(RateKey::Address(one)).expect("another");
-        assert!(limits.stream(RateKey::Address(one)).is_err());
-        assert!(limits.stream(RateKey::Address(other)).is_ok());
-        drop(first);
-        let third = limits.stream(RateKey::Address(one)).expect("a place");
-        drop((second, third));
-        assert!(limits.streams.lock().expect("no panic").is_empty());
-    }
-
-    #[test]
-    fn bodies_of_one_caller_have_a_rate() {
-        let limits = Limits::new(LimitSettings { body_mib_per_minute: 1, ..LimitSettings::default() });
-        let (one, other) = ("10.0.0.1".parse().expect("an address"), "10.0.0.2".parse().expect("an address"));
-        for _ in 0..4 {
-            assert!(limits.body(RateKey::Address(one), 256 << 10).is_ok());
-        }
-        assert!(limits.body(RateKey::Address(one), 1).is_err());
-        assert!(limits.body(RateKey::Address(other), 8 << 20).is_ok(), "a body is read as a whole");
-        assert!(limits.body(RateKey::Address(other), 1).is_err());
-    }
-
-    #[test]
-    fn addresses_of_one_network_of_version_6_are_one() {
-        let address = |text: &str| Peer(text.parse().expect("an address")).address().to_string();
-        assert_eq!(address("[2001:db8:1:2:3:4:5:6]:80"), "2001:db8:1:2::");
-        assert_eq!(address("[::ffff:10.0.0.1]:80"), "10.0.0.1");
-        assert_eq!(address("10.0.0.1:80"), "10.0.0.1");
-    }
-
-    #[test]
-    fn settings_under_which_nobody_could_call_are_none() {
-        assert_eq!(LimitSettings::default().validation_error(), None);
-        assert!(LimitSettings { streams: 0, ..LimitSettings::default() }.validation_error().is_some());
-        assert!(LimitSettings { head_bytes: 100, ..LimitSettings::default() }.validation_error().is_some());
-    }
-}
+mod tests;

@@ -11,14 +11,15 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 use http_body::Body as _;
+use parking_lot::Mutex;
 use patchboard_runtime::cpu_time::{self, thread_time};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
@@ -117,11 +118,11 @@ impl ProcessorQuota {
 
     /// Replaces the share and keeps the debt.
     pub(crate) fn replace(&self, percent: u32) {
-        (locked(&self.all).pace, locked(&self.connections).pace) = paces(percent);
+        (self.all.lock().pace, self.connections.lock().pace) = paces(percent);
     }
 
     fn wait(&self, account: &Mutex<DebtAccount>, by: RateKey) -> Option<Duration> {
-        locked(account).wait(by, self.since.elapsed())
+        account.lock().wait(by, self.since.elapsed())
     }
 }
 
@@ -134,11 +135,6 @@ fn paces(percent: u32) -> (f64, f64) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let all = 100.0 / (MEASURED * f64::from(percent) * cores as f64);
     (all, 2.0 * all)
-}
-
-fn locked<T>(owed: &Mutex<T>) -> MutexGuard<'_, T> {
-    // After a panic the debt is off by one charge at most.
-    owed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Clone)]
@@ -189,7 +185,7 @@ impl MeteredCaller {
         let done = task();
         if !is_free(&done) {
             let used = thread_time().saturating_sub(began) + cpu_time::take();
-            locked(&self.shares.all).charge(self.by, used, self.shares.since.elapsed());
+            self.shares.all.lock().charge(self.by, used, self.shares.since.elapsed());
         }
         done
     }
@@ -281,8 +277,8 @@ impl MeteredConnection {
         let Some((line, since)) = before else { return };
         if !line.is_free.load(Ordering::Relaxed) {
             let (used, at) = (now.saturating_sub(since), line.shares.since.elapsed());
-            locked(&line.shares.all).charge(line.from, used, at);
-            locked(&line.shares.connections).charge(line.from, used, at);
+            line.shares.all.lock().charge(line.from, used, at);
+            line.shares.connections.lock().charge(line.from, used, at);
         }
     }
 
@@ -296,65 +292,4 @@ impl MeteredConnection {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use patchboard_faults::random::Random;
-
-    use super::{BURST, DebtAccount, LENIENCE, OWED_MAX};
-    use crate::serve::rate_key::RateKey;
-
-    fn caller(number: u8) -> RateKey {
-        RateKey::Address([10, 0, 0, number].into())
-    }
-
-    #[test]
-    fn callers_have_no_more_than_their_share() {
-        for seed in 0..20 {
-            let mut random = Random::new(seed);
-            let mut account = DebtAccount::new(5.0, BURST, OWED_MAX);
-            let (mut now, mut used) = (Duration::ZERO, Duration::ZERO);
-            while now < Duration::from_secs(1000) {
-                let by = caller(u8::try_from(random.below(4)).expect("few"));
-                match account.wait(by, now) {
-                    Some(wait) => now += wait,
-                    None => {
-                        let work = Duration::from_millis(1 + random.below(400));
-                        account.charge(by, work, now);
-                        used += work;
-                        now += work;
-                    }
-                }
-            }
-            let share = used.as_secs_f64() / now.as_secs_f64();
-            assert!((0.18..=0.21).contains(&share), "seed {seed}: {share}");
-        }
-    }
-
-    #[test]
-    fn a_caller_who_uses_little_does_not_wait_for_those_who_use_much() {
-        let mut account = DebtAccount::new(5.0, BURST, OWED_MAX);
-        let second = Duration::from_secs(1);
-        account.charge(caller(1), second.mul_f64(0.5), second);
-        assert!(account.wait(caller(1), second) > Some(second), "2.5 s are owed");
-        assert_eq!(account.wait(caller(2), second), None);
-        // Many callers, each with little use, do wait.
-        for number in 10..200 {
-            account.charge(caller(number), Duration::from_millis(10), second);
-        }
-        assert!(account.wait(caller(2), second) > Some(second));
-        assert_eq!(account.wait(caller(1), second + LENIENCE * 3), None);
-    }
-
-    #[test]
-    fn what_is_owed_is_paid_off() {
-        let mut account = DebtAccount::new(5.0, BURST, OWED_MAX);
-        account.charge(caller(1), Duration::from_secs(2), Duration::ZERO);
-        let wait = account.wait(caller(1), Duration::ZERO).expect("it waits");
-        assert_eq!(wait, Duration::from_secs(10));
-        assert_eq!(account.wait(caller(1), wait), None);
-        let mut free = DebtAccount::new(0.0, BURST, OWED_MAX);
-        free.charge(caller(1), Duration::from_secs(2), Duration::ZERO);
-        assert_eq!(free.wait(caller(1), Duration::ZERO), None);
-    }
-}
+mod tests;

@@ -9,8 +9,8 @@ mod storage;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
 use dashmap::DashMap;
@@ -79,7 +79,7 @@ pub(crate) struct Daemon {
     /// Locks of boards that are being opened or created, so that none is opened twice.
     opening: DashMap<BoardId, Arc<Mutex<()>>>,
     /// Number of boards opened so far; `None` once the daemon stops.
-    activation_count: std::sync::Mutex<Option<watch::Sender<u64>>>,
+    activation_count: parking_lot::Mutex<Option<watch::Sender<u64>>>,
 }
 
 impl Daemon {
@@ -123,13 +123,13 @@ impl Daemon {
             clock: Arc::new(SystemClock),
             reads: Arc::new(Semaphore::new(READS_AT_ONCE)),
             opening: DashMap::new(),
-            activation_count: std::sync::Mutex::new(Some(watch::Sender::new(0))),
+            activation_count: parking_lot::Mutex::new(Some(watch::Sender::new(0))),
         })
     }
 
     /// Ends the streams of readers that follow boards, which have no end of their own.
     pub(crate) fn begin_shutdown(&self) {
-        drop(self.activation_count().take());
+        drop(self.activation_count.lock().take());
     }
 
     /// Closes all boards. Decided steps are durable; calls under way are cancelled, and repeated after the next start.
@@ -244,7 +244,7 @@ impl Daemon {
         // Gets or resumes: the parent's call may open a nested board at the same time.
         let board = self.track_storage(self.runtime.get_or_resume(board).await)?;
         attach(activation, &board);
-        if let Some(counter) = &*self.activation_count() {
+        if let Some(counter) = &*self.activation_count.lock() {
             counter.send_modify(|count| *count += 1);
         }
         Ok(board)
@@ -390,17 +390,12 @@ impl Daemon {
 
     /// Subscribes to the number of boards opened so far; closed once the daemon stops.
     pub(crate) fn activations(&self) -> Option<watch::Receiver<u64>> {
-        self.activation_count().as_ref().map(watch::Sender::subscribe)
+        self.activation_count.lock().as_ref().map(watch::Sender::subscribe)
     }
 
     pub(crate) async fn stopping(&self) {
         let Some(mut activations) = self.activations() else { return };
         while activations.changed().await.is_ok() {}
-    }
-
-    fn activation_count(&self) -> MutexGuard<'_, Option<watch::Sender<u64>>> {
-        // No update under this lock can panic half way.
-        self.activation_count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

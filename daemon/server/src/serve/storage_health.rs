@@ -1,8 +1,8 @@
 //! State of the storage, as writes have left it.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use patchboard_kernel::id::BoardId;
 use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::observer::{DurableStep, Observer};
@@ -21,31 +21,26 @@ struct StorageState {
 impl StorageHealth {
     /// Returns the error with which writes fail, if they do.
     pub(crate) fn write_error(&self) -> Option<JournalError> {
-        self.locked().why.clone()
+        self.0.lock().why.clone()
     }
 
     /// Records a failed write, if the storage is the cause.
     pub(crate) fn failed(&self, why: &JournalError) {
         if is_of_storage(why) {
-            self.locked().why = Some(why.clone());
+            self.0.lock().why = Some(why.clone());
         }
     }
 
     pub(super) fn recovered(&self) {
-        self.locked().why = None;
+        self.0.lock().why = None;
     }
 
     pub(super) fn first(&self) -> Option<BoardId> {
-        self.locked().boards.first().cloned()
+        self.0.lock().boards.first().cloned()
     }
 
     pub(super) fn forget(&self, board: &BoardId) {
-        self.locked().boards.remove(board);
-    }
-
-    fn locked(&self) -> MutexGuard<'_, StorageState> {
-        // Every update is atomic, so a poisoned lock is safe to use.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().boards.remove(board);
     }
 }
 
@@ -56,7 +51,7 @@ const fn is_of_storage(why: &JournalError) -> bool {
 
 impl Observer for StorageHealth {
     fn on_durable_step(&self, _: &DurableStep<'_>) {
-        let mut state = self.locked();
+        let mut state = self.0.lock();
         if state.why.take().is_some() {
             tracing::info!("the journal takes writes again");
         }
@@ -67,7 +62,7 @@ impl Observer for StorageHealth {
             && is_of_storage(why)
         {
             self.failed(why);
-            self.locked().boards.insert(board.clone());
+            self.0.lock().boards.insert(board.clone());
         }
     }
 }

@@ -4,7 +4,7 @@
 //! response.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use axum::http::header::EXPECT;
 use axum::middleware::Next;
 use axum::response::Response;
 use http_body::{Body as _, Frame, SizeHint};
+use parking_lot::Mutex;
 
 use super::http::drain;
 
@@ -26,13 +27,9 @@ const TIME: Duration = Duration::from_secs(1);
 struct SharedBody(Arc<Mutex<Body>>);
 
 impl SharedBody {
-    fn body(&self) -> MutexGuard<'_, Body> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the unread rest of the body; `None` if it is fully read or too large to drain.
     fn rest(&self) -> Option<Body> {
-        let rest = std::mem::take(&mut *self.body());
+        let rest = std::mem::take(&mut *self.0.lock());
         (!rest.is_end_stream() && rest.size_hint().lower() <= BYTES_MAX as u64).then_some(rest)
     }
 }
@@ -42,15 +39,15 @@ impl http_body::Body for SharedBody {
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut *self.body()).poll_frame(context)
+        Pin::new(&mut *self.0.lock()).poll_frame(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body().is_end_stream()
+        self.0.lock().is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body().size_hint()
+        self.0.lock().size_hint()
     }
 }
 
