@@ -150,6 +150,24 @@ impl ArchitectArguments {
         if paths.is_empty() { paths } else { format!(" --documents{paths}") }
     }
 
+    /// Asks for approval, if it is wanted, and writes an approved blueprint to its file. Fails if it is denied.
+    pub(crate) fn approve_and_save(
+        &self,
+        design: &Design,
+        brief: &DesignRequest,
+        output: Output,
+    ) -> Result<BlueprintApproval, Failure> {
+        let word = if self.approve { ask_person(design, brief, output)? } else { BlueprintApproval::Approved };
+        if word == BlueprintApproval::Denied {
+            let failure = Failure::invalid_input("blueprint_denied", "the blueprint was not agreed to");
+            return Err(failure.help("say the request in other words"));
+        }
+        if let Some(path) = &self.out {
+            save(design, brief, path, output)?;
+        }
+        Ok(word)
+    }
+
     /// Runs the architect, with progress output.
     /// Fails with `not_configured`, `no_blueprint` (with findings and last draft) or `architect_failed`.
     pub(crate) async fn draft(
@@ -251,7 +269,7 @@ pub(crate) fn warn(design: &Design, name: &str, output: Output) {
     }
 }
 
-pub(crate) fn ask_person(design: &Design, brief: &DesignRequest, output: Output) -> Result<BlueprintApproval, Failure> {
+fn ask_person(design: &Design, brief: &DesignRequest, output: Output) -> Result<BlueprintApproval, Failure> {
     if !std::io::stdin().is_terminal() {
         return Ok(BlueprintApproval::NoTerminal);
     }
@@ -281,7 +299,7 @@ fn decide(answers: &mut impl BufRead, questions: &mut impl Write) -> Result<Blue
 
 /// Writes a blueprint to its file, and a request written by the model beside it. Prints them if that fails, since they
 /// have been paid for.
-pub(crate) fn save(design: &Design, brief: &DesignRequest, path: &Path, output: Output) -> Result<(), Failure> {
+fn save(design: &Design, brief: &DesignRequest, path: &Path, output: Output) -> Result<(), Failure> {
     let input = written_input(design, brief).map(|input| json_pretty(&input) + "\n");
     let files = [(path.to_owned(), Some(&design.yaml)), (request_path(path), input.as_ref())];
     for (path, text) in files.iter().filter_map(|(path, text)| Some((path, (*text)?))) {
@@ -355,10 +373,6 @@ fn check_accepts_documents(request: &Value) -> Result<(), Failure> {
         _ => "documents have no place in a --request that is no object",
     };
     Err(Failure::invalid_input("bad_request", why).help("give documents in one of the two ways"))
-}
-
-pub(crate) fn denied() -> Failure {
-    Failure::invalid_input("blueprint_denied", "the blueprint was not agreed to").help("say the request in other words")
 }
 
 /// Returns the size of a value as JSON, as a board counts it.

@@ -1,11 +1,14 @@
 //! Arguments that commands share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
+use patchboard_storage::journal::BoardSummary;
 
+use crate::failure::Failure;
 use crate::logging::LogFormat;
 use crate::output::Format;
+use crate::reader::Reader;
 
 pub(crate) const DATA_DIR: &str = ".patchboard";
 
@@ -44,4 +47,13 @@ pub(crate) struct BoardArgument {
     /// The board: its id, a unique prefix of the id, or `last`
     #[arg(value_name = "BOARD")]
     pub(crate) board: String,
+}
+
+impl BoardArgument {
+    /// Opens the journal of a data directory, and finds the board in it.
+    pub(crate) fn open(&self, data_dir: &Path) -> Result<(Reader, BoardSummary), Failure> {
+        let reader = Reader::open(data_dir)?;
+        let summary = reader.find(&self.board)?;
+        Ok((reader, summary))
+    }
 }

@@ -49,16 +49,17 @@ pub(crate) async fn acquire_board(
         AcquireMode::ForceResume => runtime.resume_forced(board).await,
         AcquireMode::Paused => runtime.resume_paused(board, recorded_user(agents)).await,
     };
-    match taken {
-        Ok(board) => {
-            let board = recorded_user(agents).map_or(board.clone(), |user| board.with_principal(user));
-            attach_directory(runtime, board, agents).await
-        }
-        Err(error) => {
-            runtime.shutdown().await;
-            Err(error.into())
-        }
+    let board = or_shutdown(&runtime, taken).await?;
+    let board = recorded_user(agents).map_or(board.clone(), |user| board.with_principal(user));
+    attach_directory(runtime, board, agents).await
+}
+
+/// Shuts the runtime down if a result is an error.
+pub(crate) async fn or_shutdown<T, E: Into<Failure>>(runtime: &Runtime, result: Result<T, E>) -> Result<T, Failure> {
+    if result.is_err() {
+        runtime.shutdown().await;
     }
+    result.map_err(E::into)
 }
 
 /// Returns the user to record; `None` for a played recording: its records must not depend on the user.
@@ -71,14 +72,10 @@ pub(crate) async fn attach_directory(
     board: BoardHandle,
     agents: &WorkerAgents,
 ) -> Result<(Runtime, BoardHandle), Failure> {
-    match agents.attach(&board).await {
-        Ok(()) => Ok((runtime, board)),
-        Err(failure) => {
-            let failure = failure.detail("board", board.id().as_str().into());
-            runtime.shutdown().await;
-            Err(failure)
-        }
-    }
+    let attached = agents.attach(&board).await;
+    let attached = attached.map_err(|failure| failure.detail("board", board.id().as_str().into()));
+    or_shutdown(&runtime, attached).await?;
+    Ok((runtime, board))
 }
 
 /// Way of acquiring a stored board.

@@ -18,7 +18,6 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line};
 use crate::queries::questions::QuestionInfo;
 use crate::questions::question_text;
-use crate::reader::Reader;
 use crate::runner::{self, AcquireMode};
 use crate::worker_agents::WorkerAgentArguments;
 
@@ -159,8 +158,7 @@ pub(crate) async fn run(
     if let Some(daemon) = asked.daemon.client()? {
         return over_http(&daemon, asked, &said, output).await;
     }
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&asked.board.board)?;
+    let (reader, summary) = asked.board.open(data_dir)?;
     let records = reader.records(&summary.id)?;
     let mut recovered = reader.board(&summary, None)?;
     let (seq, question) = find_question(&recovered, asked.seq, output)?;
@@ -189,17 +187,10 @@ pub(crate) async fn run(
         }
         Ok::<_, RuntimeError>(outcome)
     };
-    let outcome = match given.await {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            runtime.shutdown().await;
-            return Err(error.into());
-        }
+    let outcome = match runner::or_shutdown(&runtime, given.await).await? {
+        Decided::RejectedUnrecorded(rejection) => runner::or_shutdown(&runtime, Err(refused(&rejection))).await?,
+        outcome => outcome,
     };
-    if let Decided::RejectedUnrecorded(rejection) = outcome {
-        runtime.shutdown().await;
-        return Err(refused(&rejection));
-    }
     if asked.no_run {
         let head = board.status().head;
         runtime.shutdown().await;

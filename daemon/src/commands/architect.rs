@@ -47,17 +47,7 @@ pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Ou
     let (design, _) = arguments.draft.draft(&brief, &arguments.models, config, output).await?;
     let name = arguments.draft.out.as_ref().map_or_else(|| "blueprint".to_owned(), |path| path.display().to_string());
     architect::warn(&design, &name, output);
-    let word = if arguments.draft.approve {
-        architect::ask_person(&design, &brief, output)?
-    } else {
-        BlueprintApproval::Approved
-    };
-    if word == BlueprintApproval::Denied {
-        return Err(architect::denied());
-    }
-    if let Some(path) = &arguments.draft.out {
-        architect::save(&design, &brief, path, output)?;
-    }
+    let word = arguments.draft.approve_and_save(&design, &brief, output)?;
     if output.is_json() || arguments.draft.out.is_none() {
         architect::print_blueprint(&design, output)?;
     }

@@ -11,7 +11,6 @@ use crate::describe::{self, grouped};
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, one_line, table};
 use crate::queries::cost::{AccountInfo, CostReport, ModelCost, PromptTokens};
-use crate::reader::Reader;
 use patchboard_kernel::text::counted;
 
 /// Print the cost of a board: tokens by worker, tokens of retries, composition of prompts
@@ -37,8 +36,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     let report = CostReport::read(&reader, &summary)?;
     if output.is_json() {
         output.json(&json!(report))?;

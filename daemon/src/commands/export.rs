@@ -7,7 +7,6 @@ use clap::Args;
 use crate::arguments::BoardArgument;
 use crate::failure::Outcome;
 use crate::output::Output;
-use crate::reader::Reader;
 
 /// Print a board's journal as JSON lines: the exact header, the payload and the hash of each record
 ///
@@ -27,8 +26,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     for record in reader.records(&summary.id)? {
         output.json(&record.to_json())?;
     }

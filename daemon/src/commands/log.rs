@@ -14,7 +14,7 @@ use crate::describe::{self, ViewShortages};
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
 use crate::progress::colour;
-use crate::reader::{Reader, format_time, storage};
+use crate::reader::{format_time, storage};
 
 /// Polling interval of a followed journal.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
@@ -52,8 +52,7 @@ fn kinds() -> PossibleValuesParser {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let reader = Reader::open(data_dir)?;
-    let board = reader.find(&arguments.board.board)?;
+    let (reader, board) = arguments.board.open(data_dir)?;
     let mut reading = reader.reading(&board.id, None)?;
     let (mut has_ended, mut is_checked) = (false, false);
     let mut hiding = ViewShortages::default();

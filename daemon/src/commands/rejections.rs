@@ -9,7 +9,6 @@ use crate::arguments::BoardArgument;
 use crate::failure::Outcome;
 use crate::output::{Output, table};
 use crate::queries::rejections::{RejectionCountInfo, RejectionReport};
-use crate::reader::Reader;
 
 /// Count the rejections of a board, by worker, stage and code
 ///
@@ -27,8 +26,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     let RejectionReport { rejections, .. } = RejectionReport::read(&reader, &summary.id)?;
     if output.is_json() {
         output.json(&json!(rejections))?;

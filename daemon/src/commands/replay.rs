@@ -10,7 +10,6 @@ use serde_json::json;
 use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::reader::Reader;
 use patchboard_kernel::text::counted;
 
 /// Re-derive a run from its journal, and print the first record that differs
@@ -33,8 +32,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     let records = reader.records(&summary.id).map_err(|error| output.result_of_failure(error, &summary.id))?;
     if let (Some(to), Some(last)) = (arguments.to, records.last().map(|record| record.seq.0))
         && to > last

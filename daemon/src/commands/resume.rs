@@ -11,7 +11,6 @@ use crate::client::DaemonArgument;
 use crate::failure::Outcome;
 use crate::output::Output;
 use crate::progress::Totals;
-use crate::reader::Reader;
 use crate::runner::result::RunResult;
 use crate::runner::{self, AcquireMode};
 use crate::worker_agents::WorkerAgentArguments;
@@ -45,8 +44,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     if let Some(daemon) = arguments.daemon.client()? {
         return daemon.control(&arguments.board.board, "resume", &json!({}), output).await;
     }
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     let records = reader.records(&summary.id)?;
     let recovered = reader.board(&summary, None)?;
     if let Some(ended) = recovered.ended() {

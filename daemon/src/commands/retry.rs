@@ -14,7 +14,6 @@ use crate::arguments::BoardArgument;
 use crate::client::DaemonArgument;
 use crate::failure::Outcome;
 use crate::output::Output;
-use crate::reader::Reader;
 use crate::runner::{self, AcquireMode};
 use crate::worker_agents::WorkerAgentArguments;
 use patchboard_server::sizes::parse_size;
@@ -132,8 +131,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     if let Some(daemon) = arguments.daemon.client()? {
         return daemon.control(&arguments.board.board, "retry", &arguments.what.request(), output).await;
     }
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     let records = reader.records(&summary.id)?;
     let recovered = reader.board(&summary, None)?;
     let blueprint = recovered.blueprint().as_ref().clone();
@@ -152,10 +150,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     if needs_directory {
         seating.expect_directory();
     }
-    if let Err(error) = board.retry(retried).await {
-        runtime.shutdown().await;
-        return Err(error.into());
-    }
+    runner::or_shutdown(&runtime, board.retry(retried).await).await?;
     let (runtime, board) = match needs_directory {
         true => runner::attach_directory(runtime, board, &seating).await?,
         false => (runtime, board),

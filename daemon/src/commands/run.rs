@@ -149,18 +149,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     let brief = arguments.draft.brief(task, request, wants_input, terms.caps.state_bytes)?;
     let (design, admitted) = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
     architect::warn(&design, "blueprint", output);
-    let word = if arguments.draft.approve {
-        architect::ask_person(&design, &brief, output)?
-    } else {
-        BlueprintApproval::Approved
-    };
-    if word == BlueprintApproval::Denied {
-        return Err(architect::denied());
-    }
-    if let Some(path) = &arguments.draft.out {
-        architect::save(&design, &brief, path, output)?;
-    }
-    if word == BlueprintApproval::NoTerminal {
+    if arguments.draft.approve_and_save(&design, &brief, output)? == BlueprintApproval::NoTerminal {
         let again = arguments.seats.resume_flags(data_dir, config);
         return approval_needed(arguments, &design, &brief, &again, output);
     }
@@ -265,13 +254,8 @@ async fn start(
         principal: principal.clone(),
         ..CreateOptions::default()
     };
-    let board = match runtime.create_with(blueprint, request, founding).await {
-        Ok(board) => principal.map_or(board.clone(), |user| board.with_principal(user)),
-        Err(error) => {
-            runtime.shutdown().await;
-            return Err(error.into());
-        }
-    };
+    let board = runner::or_shutdown(&runtime, runtime.create_with(blueprint, request, founding).await).await?;
+    let board = principal.map_or(board.clone(), |user| board.with_principal(user));
     output.note(&format!("board {}", board.id()));
     let (runtime, board) = runner::attach_directory(runtime, board, seating).await?;
     runner::run_to_completion(runtime, board, None, seating, output).await

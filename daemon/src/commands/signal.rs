@@ -13,7 +13,6 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, one_line, short};
 use crate::queries::parts::HeadInfo;
 use crate::queries::signals::{SignalReport, SignalTargets};
-use crate::reader::Reader;
 use crate::runner::{self, AcquireMode};
 use crate::worker_agents::WorkerAgentArguments;
 
@@ -47,8 +46,7 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     let value = arguments.value.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     let records = reader.records(&summary.id)?;
     let recovered = reader.board(&summary, None)?;
     if let Some(ended) = recovered.ended().filter(|ended| ended.is_final()) {
@@ -78,10 +76,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         }
         Ok::<_, RuntimeError>(())
     };
-    if let Err(error) = sent.await {
-        runtime.shutdown().await;
-        return Err(error.into());
-    }
+    runner::or_shutdown(&runtime, sent.await).await?;
     if arguments.no_run {
         let head = board.status().head;
         runtime.shutdown().await;

@@ -9,7 +9,6 @@ use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, json_pretty};
 use crate::queries::state::StateResponse;
-use crate::reader::Reader;
 
 /// Print the document of a board, as it is now or as it was at a version
 #[derive(Args, Debug)]
@@ -27,8 +26,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     let board = reader.board(&summary, arguments.at)?;
     if output.is_json() {
         output.json(&json!(StateResponse::from_board(&board)))?;

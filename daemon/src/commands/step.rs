@@ -19,7 +19,7 @@ use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::input;
 use crate::output::Output;
-use crate::reader::{Reader, bad_board};
+use crate::reader::bad_board;
 use crate::worker_agents::{AgentArguments, PlayedRecording};
 
 const REPLY_BYTES_MAX: u64 = 16 << 20;
@@ -66,8 +66,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     let records = reader.records(&summary.id)?;
     let worker = WorkerName::from(arguments.worker.as_str());
     let at = position(&records, arguments.at)?;

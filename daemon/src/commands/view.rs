@@ -10,7 +10,6 @@ use crate::arguments::BoardArgument;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, clean, one_line, short, table};
 use crate::queries::view::{ViewResponse, binding, preview, reply_schema, worker_with_bindings};
-use crate::reader::Reader;
 
 /// Print the view that a worker would get now, or at a version: within its budget and its read grant
 ///
@@ -56,8 +55,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     let board = reader.board(&summary, arguments.at)?;
     let seat = worker_with_bindings(&board, &arguments.worker, &arguments.bind)?;
     let unbound: Vec<String> =

@@ -13,7 +13,7 @@ use crate::describe::{self, EditLine};
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, one_line, short};
 use crate::queries::why::{InitialSource, InitialWrite, Provenance, Write, attempt_of, explain};
-use crate::reader::{Reader, format_time};
+use crate::reader::format_time;
 
 /// Maximum characters of a foreign text in the output.
 const SHOWN: usize = 200;
@@ -36,8 +36,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    let reader = Reader::open(data_dir)?;
-    let summary = reader.find(&arguments.board.board)?;
+    let (reader, summary) = arguments.board.open(data_dir)?;
     if output.is_json() {
         output.json(&json!(explain(&reader, &summary, &arguments.pointer, |write| write.report())?))?;
     } else {
