@@ -89,7 +89,10 @@ pub(crate) struct DispatchHold {
 struct RecordStream {
     /// Last record sent.
     head: Option<Seq>,
-    sender: broadcast::Sender<Arc<Record>>,
+    /// Sender to the subscribers; none without any, because its buffer is larger than all else of an idle board.
+    sender: Option<broadcast::Sender<Arc<Record>>>,
+    /// Records that wait for the slowest subscriber, at most.
+    buffer: usize,
 }
 
 /// Status of a board, for waiting callers.
@@ -117,11 +120,14 @@ enum KernelAddr {
 
 impl BoardChannel {
     pub(crate) fn new(board: BoardId, held: Option<DispatchHold>, options: &Options) -> Self {
-        let (sender, _) = broadcast::channel(options.subscription_buffer.max(1));
         Self {
             board,
             status: ArcSwapOption::empty(),
-            stream: Mutex::new(Some(RecordStream { head: None, sender })),
+            stream: Mutex::new(Some(RecordStream {
+                head: None,
+                sender: None,
+                buffer: options.subscription_buffer.max(1),
+            })),
             lifecycle: watch::Sender::new(Lifecycle::Starting),
             kernel: watch::Sender::new(KernelAddr::Restarting),
             admission: Arc::new(Semaphore::new(options.request_queue_max.max(1))),
@@ -166,10 +172,13 @@ impl BoardChannel {
         // Before the records, so that a reader of a record finds its effect in the snapshot.
         self.status.store(Some(Arc::new(snapshot)));
         if let Some(stream) = &mut *self.stream() {
+            stream.sender.take_if(|sender| sender.receiver_count() == 0);
             for record in records {
                 stream.head = Some(record.seq);
-                // Fails only without subscribers.
-                drop(stream.sender.send(Arc::new(record)));
+                if let Some(sender) = &stream.sender {
+                    // Fails only without subscribers.
+                    drop(sender.send(Arc::new(record)));
+                }
             }
         }
         self.lifecycle.send_if_modified(|status| {
@@ -231,7 +240,10 @@ impl BoardChannel {
 
     /// Subscribes to records from now on; returns none if the board is gone.
     pub(crate) fn listen(&self) -> Option<Live> {
-        self.stream().as_ref().map(|stream| Live { head: stream.head, records: stream.sender.subscribe() })
+        self.stream().as_mut().map(|stream| {
+            let sender = stream.sender.get_or_insert_with(|| broadcast::Sender::new(stream.buffer));
+            Live { head: stream.head, records: sender.subscribe() }
+        })
     }
 
     /// Requests to close the board.

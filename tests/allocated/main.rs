@@ -1,10 +1,18 @@
-//! Checks that a document takes at most as much memory as its `serde_json::Value` without spare capacity.
+//! Memory of documents, in proportion to their `serde_json::Value` without spare capacity, and of idle boards.
 //!
-//! The test asserts on bytes requested from the allocator, because they are equal on every run. They are counted for
-//! the whole process, so this test has a binary of its own.
+//! The tests assert on bytes requested from the allocator, because they hardly differ between runs. They are counted
+//! for the whole process, so these tests have a binary of their own, and run one after the other.
 
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::state::State;
+use patchboard_runtime::agent::{Agent, Call, CallResult};
+use patchboard_runtime::options::Options;
+use patchboard_runtime::runtime::Runtime;
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 
@@ -30,8 +38,12 @@ fn ratio(element: impl Fn(usize) -> Value) -> f64 {
     of_state as f64 / of_value as f64
 }
 
+/// Held by the test that runs.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_document_takes_no_more_than_the_value_of_it() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let words = |length: usize| "word ".repeat(length / 5);
     let shapes: [(&str, f64, Value); 12] = [
         ("numbers", 0.99, json!(0.125)),
@@ -54,4 +66,53 @@ fn a_document_takes_no_more_than_the_value_of_it() {
         assert!(ratio <= at_most, "{shape}: {ratio:.3}× Value, at most {at_most}× was promised");
         assert!(ratio > at_most - 0.1, "{shape}: {ratio:.3}× Value is far below {at_most}×: promise that");
     }
+}
+
+/// Agent that never answers.
+struct Silent;
+
+impl Agent for Silent {
+    fn call<'a>(&'a self, _: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
+        Box::pin(pending())
+    }
+}
+
+/// Idle boards that are measured.
+const BOARDS: usize = 200;
+
+/// Bytes of an idle board, at most.
+const IDLE_BOARD_MAX: usize = 32 << 10;
+
+#[test]
+fn an_idle_board_takes_at_most_32_kib() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let blueprint: Blueprint = serde_json::from_value(json!({
+        "blueprint": 2,
+        "name": "idle",
+        "state": {"schema": {"type": "object"}, "initial": {"count": 0, "label": "none", "notes": ["one", "two"]}},
+        "workers": {"counter": {
+            "agent": "remote", "role": "Replace the count.", "reads": ["/count", "/notes"],
+            "writes": [{"path": "/count", "ops": ["replace"]}],
+            "limits": {"timeout": "1h"},
+        }},
+        "rules": [{"name": "begin", "trigger": "start", "run": "counter"}],
+    }))
+    .expect("a blueprint");
+    let directory = tempfile::tempdir().expect("a directory");
+    let threads = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime of threads");
+    threads.block_on(async {
+        let runtime = Runtime::start(patchboard_storage::open(directory.path()).expect("a journal"), Options::new(Arc::new(Silent))).await;
+        let runtime = runtime.expect("a runtime");
+        let mut kept = vec![runtime.create(blueprint.clone(), Value::Null, None).await.expect("a board")];
+        let before = ALLOCATED.current_usage();
+        for _ in 0..BOARDS {
+            kept.push(runtime.create(blueprint.clone(), Value::Null, None).await.expect("a board"));
+        }
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        let each = (ALLOCATED.current_usage() - before) / BOARDS;
+        println!("an idle board takes {each} bytes");
+        assert!(each <= IDLE_BOARD_MAX, "an idle board takes {each} bytes");
+    });
 }

@@ -81,14 +81,14 @@ impl Actor for BoardSupervisor {
         state.probe().hit("board", message.kind());
         match message {
             BoardMessage::Restart(beginning) => {
-                let generation = Generation::start(&myself.get_cell(), state, beginning).await?;
+                let generation = Box::pin(Generation::start(&myself.get_cell(), state, beginning)).await?;
                 state.channel.set_kernel(generation.kernel.clone());
                 state.generation = Some(generation);
             }
             BoardMessage::Close(done) => {
                 state.channel.clear_kernel();
                 if let Some(generation) = state.generation.take() {
-                    generation.drain().await;
+                    Box::pin(generation.drain()).await;
                 }
                 drop(state.claim.take());
                 state.context.board_closed(&state.channel, RuntimeError::Closed(state.channel.board().clone()));
@@ -114,7 +114,7 @@ impl Actor for BoardSupervisor {
         };
         state.probe().hit("board", "child_ended");
         if state.generation.as_ref().is_some_and(|generation| generation.contains(&child)) {
-            state.child_failed(&myself, error).await;
+            Box::pin(state.child_failed(&myself, error)).await;
         }
         Ok(())
     }

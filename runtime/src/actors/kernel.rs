@@ -33,12 +33,14 @@ use crate::snapshotter::{self, SnapshotTask, Snapshotter, StoredSnapshot};
 use crate::status::BoardStatus;
 use patchboard_storage::journal::{GarbageCollection, Journal, JournalError};
 
+/// State of the kernel actor. Futures of messages are boxed: the actor's own future would have room for the largest
+/// as long as the board lives.
 pub(crate) struct State {
     probe: Failpoints,
     context: Arc<Context>,
     channel: Arc<BoardChannel>,
     clock: Arc<BoardClock>,
-    running: Option<ActiveBoard>,
+    running: Option<Box<ActiveBoard>>,
 }
 
 struct ActiveBoard {
@@ -75,9 +77,9 @@ impl Actor for KernelActor {
         let mut turn = None;
         match message {
             KernelMessage::Begin { beginning, scheduler, breaker } => {
-                state.begin(beginning, scheduler, breaker).await?
+                Box::pin(state.begin(beginning, scheduler, breaker)).await?;
             }
-            KernelMessage::SnapshotStored(stored) => state.on_snapshot_stored(stored).await?,
+            KernelMessage::SnapshotStored(stored) => Box::pin(state.on_snapshot_stored(stored)).await?,
             KernelMessage::GarbageCollected(collected) => state.on_garbage_collected(collected),
             KernelMessage::SnapshotPermit(permit) => {
                 if let Some(running) = &mut state.running {
@@ -85,9 +87,10 @@ impl Actor for KernelActor {
                 }
                 turn = Some(permit);
             }
-            KernelMessage::Admitted { key, permit } => state.admitted(key, permit).await?,
+            KernelMessage::Admitted { key, permit } => Box::pin(state.admitted(key, permit)).await?,
             KernelMessage::Decide { input, principal, caller: asker } => {
-                let (decided, used) = cpu_time::measure(state.decide_with(input, principal, BTreeMap::new())).await;
+                let deciding = Box::pin(state.decide_with(input, principal, BTreeMap::new()));
+                let (decided, used) = cpu_time::measure(deciding).await;
                 let failure = decided.as_ref().err().cloned();
                 if let Some(asker) = asker {
                     // The caller may have stopped waiting; the decision is final.
@@ -98,7 +101,9 @@ impl Actor for KernelActor {
                 }
             }
         }
-        state.start_snapshot_task(&myself, turn).await?;
+        if let Some(due) = state.due_snapshot_task() {
+            Box::pin(state.start_snapshot_task(due, &myself, turn)).await?;
+        }
         Ok(())
     }
 }
@@ -116,7 +121,8 @@ impl State {
             StartMode::Created(board, effects) => {
                 let (driver, snapshotter) = (Driver::new(*board), Snapshotter::new(policy));
                 let (waiting, permits) = (WaitingCalls::default(), BTreeMap::new());
-                let running = self.running.insert(ActiveBoard { waiting, driver, snapshotter, scheduler, breaker });
+                let running = ActiveBoard { waiting, driver, snapshotter, scheduler, breaker };
+                let running = self.running.insert(Box::new(running));
                 running.dispatch_effects(effects, permits);
                 self.channel.mark_running();
                 self.ask_gate().await?;
@@ -129,8 +135,8 @@ impl State {
                 let driver = Driver::new(recovered.board);
                 let epoch = driver.board().epoch() + 1;
                 self.clock.start_after(driver.board().last_at());
-                self.running =
-                    Some(ActiveBoard { waiting: WaitingCalls::default(), driver, snapshotter, scheduler, breaker });
+                let waiting = WaitingCalls::default();
+                self.running = Some(Box::new(ActiveBoard { waiting, driver, snapshotter, scheduler, breaker }));
                 let writer = self.context.options.ids.writer();
                 if let Some(held) = self.channel.hold().filter(|_| !melts) {
                     self.decide_with(Input::Pause { key: None }, held.by.clone(), BTreeMap::new()).await?;
@@ -151,7 +157,7 @@ impl State {
         for call in named.unwrap_or_default() {
             // An admission may have triggered the request for other calls.
             let is_named = |running: &ActiveBoard| running.driver.board().awaiting_admission().contains(&call);
-            if self.running.as_ref().is_some_and(is_named) {
+            if self.running.as_deref().is_some_and(is_named) {
                 self.ask_for(&call).await?;
             }
         }
@@ -206,7 +212,7 @@ impl State {
         permits: BTreeMap<CallKey, Permit>,
     ) -> Result<InputResult, RuntimeError> {
         if let Some(ms) = self.clock.jump() {
-            self.decide_now(Input::ClockJump { ms }, None, BTreeMap::new()).await?;
+            Box::pin(self.decide_now(Input::ClockJump { ms }, None, BTreeMap::new())).await?;
         }
         self.decide_now(input, principal, permits).await
     }
@@ -301,14 +307,19 @@ impl State {
 
 // Snapshots. Errors here neither stop nor block the board, unless the policy requires it.
 impl State {
-    /// Starts the due snapshot task in this board's turn: nothing is copied before.
+    fn due_snapshot_task(&self) -> Option<SnapshotTask> {
+        let running = self.running.as_ref()?;
+        running.snapshotter.due(running.driver.board().ended().is_some())
+    }
+
+    /// Starts a due snapshot task in this board's turn: nothing is copied before.
     async fn start_snapshot_task(
         &mut self,
+        due: SnapshotTask,
         myself: &ActorRef<KernelMessage>,
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<(), RuntimeError> {
         let Some(running) = &mut self.running else { return Ok(()) };
-        let Some(due) = running.snapshotter.due(running.driver.board().ended().is_some()) else { return Ok(()) };
         let waits = running.snapshotter.policy().waits;
         let turn = match turn {
             Some(turn) => Some(turn),
