@@ -13,7 +13,7 @@ const BOARDS: u64 = 15;
 #[test]
 fn every_planted_bug_of_files_is_found() {
     let mut sound = BTreeSet::new();
-    for bug in Mutant::OF_FILES {
+    for &bug in Mutant::OF_FILES {
         activate(Some(bug));
         let found = (1..=BOARDS).find_map(|seed| Some((seed, Crowd::play(seed, EACH).err()?)));
         activate(None);

@@ -12,7 +12,7 @@ const BOARDS: u64 = 4 * super::BOARDS;
 fn every_planted_bug_is_found() {
     let only = std::env::var("SIMULATOR_BUG").ok();
     let is_meant = |bug: &Mutant| only.as_ref().is_none_or(|only| *only == format!("{bug:?}"));
-    for bug in Mutant::ALL.into_iter().filter(is_meant) {
+    for bug in Mutant::ALL.iter().copied().filter(is_meant) {
         activate(Some(bug));
         let found = (0..BOARDS).find_map(|seed| simulate(seed, false).err());
         activate(None);
