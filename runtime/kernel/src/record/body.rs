@@ -20,160 +20,92 @@ pub use board::*;
 pub use call::*;
 pub use proposal::*;
 
-code_enum! {
-    /// Kinds of journal records.
-    Kind {
-        /// A board was created.
-        Created = "created",
-        /// A process acquired the board.
-        Epoch = "epoch",
-        /// An invocation was queued.
-        Scheduled = "scheduled",
-        /// An attempt of an invocation is about to start.
-        Invoked = "invoked",
-        /// The provider did not accept an attempt's request; the invocation waits.
-        Deferred = "deferred",
-        /// An attempt's call was answered, and the attempt makes another call.
-        Continued = "continued",
-        /// A proposal was committed.
-        Committed = "committed",
-        /// A proposal, or an edit of files, changed nothing.
-        NoOp = "no_op",
-        /// A proposal changed nothing, and its author requested more context.
-        Expanded = "expanded",
-        /// A proposal was rejected.
-        Rejected = "rejected",
-        /// An attempt ended without a proposal.
-        Failed = "failed",
-        /// A proposal was rejected before the pipeline, for example because its invocation is closed.
-        Late = "late",
-        /// Paths are reserved for a worker after its proposal lost to concurrent commits.
-        Reserved = "reserved",
-        /// A condition could not be evaluated, or no longer holds after its rule's delay.
-        Skipped = "skipped",
-        /// A proposal waits for a person's approval, or a worker asks a person a question.
-        Approval = "approval",
-        /// A person answered.
-        Answer = "answer",
-        /// A circuit breaker changed state.
-        Breaker = "breaker",
-        /// A budget was insufficient for a call.
-        Budget = "budget",
-        /// Dispatching was paused.
-        Paused = "paused",
-        /// Dispatching was resumed.
-        Resumed = "resumed",
-        /// An operator retried invocations that were given up, or raised limits.
-        Retried = "retried",
-        /// Time passed, and a timer was due.
-        Tick = "tick",
-        /// The clock jumped forward.
-        Jumped = "jumped",
-        /// A signal arrived.
-        Signal = "signal",
-        /// A snapshot of the board was stored.
-        Snapshot = "snapshot",
-        /// Values of earlier records were redacted.
-        Redacted = "redacted",
-        /// The board ended.
-        Ended = "ended",
-    }
+/// Declares each kind of record once: in [`Kind`] by its name, in [`Body`] with its content.
+macro_rules! bodies {
+    (Kind { $($(#[$doc:meta])* $kind:ident($content:ty) = $name:literal,)* }) => {
+        code_enum! {
+            /// Kinds of journal records.
+            Kind {
+                $($(#[$doc])* $kind = $name,)*
+            }
+        }
+
+        /// Content of a record, by kind.
+        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+        #[serde(tag = "kind", rename_all = "snake_case")]
+        pub enum Body {
+            $($(#[$doc])* $kind($content),)*
+        }
+
+        impl Body {
+            /// Returns the kind of this body.
+            pub const fn kind(&self) -> Kind {
+                match self { $(Self::$kind(_) => Kind::$kind,)* }
+            }
+        }
+    };
 }
 
-/// Content of a record, by kind.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Body {
-    /// See [`Created`].
-    Created(Box<Created>),
-    /// See [`Epoch`].
-    Epoch(Epoch),
-    /// See [`Scheduled`].
-    Scheduled(Scheduled),
-    /// See [`Invoked`].
-    Invoked(Invoked),
-    /// See [`Deferred`].
-    Deferred(Deferred),
-    /// See [`Continued`].
-    Continued(Continued),
-    /// See [`Committed`].
-    Committed(Committed),
-    /// See [`NoOp`].
-    NoOp(NoOp),
-    /// See [`Expanded`].
-    Expanded(Expanded),
-    /// See [`Rejected`].
-    Rejected(Box<Rejected>),
-    /// See [`Failed`].
-    Failed(Failed),
-    /// See [`Late`].
-    Late(Late),
-    /// See [`Reserved`].
-    Reserved(Reserved),
-    /// See [`Skipped`].
-    Skipped(Skipped),
-    /// See [`Approval`].
-    Approval(Approval),
-    /// See [`Answer`].
-    Answer(Answer),
-    /// See [`Breaker`].
-    Breaker(Breaker),
-    /// See [`Budget`].
-    Budget(Budget),
-    /// Dispatching was paused.
-    Paused(PauseRequest),
-    /// Dispatching was resumed.
-    Resumed(PauseRequest),
-    /// See [`Retried`].
-    Retried(Retried),
-    /// Time passed, and a timer was due.
-    Tick(Empty),
-    /// See [`Jumped`].
-    Jumped(Jumped),
-    /// See [`Signal`].
-    Signal(Signal),
-    /// See [`Snapshot`].
-    Snapshot(Snapshot),
-    /// See [`Redacted`].
-    Redacted(Redacted),
-    /// See [`Ended`].
-    Ended(Ended),
+bodies! {
+    Kind {
+        /// A board was created.
+        Created(Box<Created>) = "created",
+        /// A process acquired the board.
+        Epoch(Epoch) = "epoch",
+        /// An invocation was queued.
+        Scheduled(Scheduled) = "scheduled",
+        /// An attempt of an invocation is about to start.
+        Invoked(Invoked) = "invoked",
+        /// The provider did not accept an attempt's request; the invocation waits.
+        Deferred(Deferred) = "deferred",
+        /// An attempt's call was answered, and the attempt makes another call.
+        Continued(Continued) = "continued",
+        /// A proposal was committed.
+        Committed(Committed) = "committed",
+        /// A proposal, or an edit of files, changed nothing.
+        NoOp(NoOp) = "no_op",
+        /// A proposal changed nothing, and its author requested more context.
+        Expanded(Expanded) = "expanded",
+        /// A proposal was rejected.
+        Rejected(Box<Rejected>) = "rejected",
+        /// An attempt ended without a proposal.
+        Failed(Failed) = "failed",
+        /// A proposal was rejected before the pipeline, for example because its invocation is closed.
+        Late(Late) = "late",
+        /// Paths are reserved for a worker after its proposal lost to concurrent commits.
+        Reserved(Reserved) = "reserved",
+        /// A condition could not be evaluated, or no longer holds after its rule's delay.
+        Skipped(Skipped) = "skipped",
+        /// A proposal waits for a person's approval, or a worker asks a person a question.
+        Approval(Approval) = "approval",
+        /// A person answered.
+        Answer(Answer) = "answer",
+        /// A circuit breaker changed state.
+        Breaker(Breaker) = "breaker",
+        /// A budget was insufficient for a call.
+        Budget(Budget) = "budget",
+        /// Dispatching was paused.
+        Paused(PauseRequest) = "paused",
+        /// Dispatching was resumed.
+        Resumed(PauseRequest) = "resumed",
+        /// An operator retried invocations that were given up, or raised limits.
+        Retried(Retried) = "retried",
+        /// Time passed, and a timer was due.
+        Tick(Empty) = "tick",
+        /// The clock jumped forward.
+        Jumped(Jumped) = "jumped",
+        /// A signal arrived.
+        Signal(Signal) = "signal",
+        /// A snapshot of the board was stored.
+        Snapshot(Snapshot) = "snapshot",
+        /// Values of earlier records were redacted.
+        Redacted(Redacted) = "redacted",
+        /// The board ended.
+        Ended(Ended) = "ended",
+    }
 }
 
 impl Body {
-    /// Returns the kind of this body.
-    pub const fn kind(&self) -> Kind {
-        match self {
-            Self::Created(_) => Kind::Created,
-            Self::Epoch(_) => Kind::Epoch,
-            Self::Scheduled(_) => Kind::Scheduled,
-            Self::Invoked(_) => Kind::Invoked,
-            Self::Deferred(_) => Kind::Deferred,
-            Self::Continued(_) => Kind::Continued,
-            Self::Committed(_) => Kind::Committed,
-            Self::NoOp(_) => Kind::NoOp,
-            Self::Expanded(_) => Kind::Expanded,
-            Self::Rejected(_) => Kind::Rejected,
-            Self::Failed(_) => Kind::Failed,
-            Self::Late(_) => Kind::Late,
-            Self::Reserved(_) => Kind::Reserved,
-            Self::Skipped(_) => Kind::Skipped,
-            Self::Approval(_) => Kind::Approval,
-            Self::Answer(_) => Kind::Answer,
-            Self::Breaker(_) => Kind::Breaker,
-            Self::Budget(_) => Kind::Budget,
-            Self::Paused(_) => Kind::Paused,
-            Self::Resumed(_) => Kind::Resumed,
-            Self::Retried(_) => Kind::Retried,
-            Self::Tick(_) => Kind::Tick,
-            Self::Jumped(_) => Kind::Jumped,
-            Self::Signal(_) => Kind::Signal,
-            Self::Snapshot(_) => Kind::Snapshot,
-            Self::Redacted(_) => Kind::Redacted,
-            Self::Ended(_) => Kind::Ended,
-        }
-    }
-
     /// Returns the author of the proposal or attempt that the record decides.
     pub const fn author(&self) -> Option<&Author> {
         match self {
@@ -184,26 +116,7 @@ impl Body {
             Self::Rejected(rejected) => Some(&rejected.by),
             Self::Failed(failed) => Some(&failed.by),
             Self::Deferred(deferred) => Some(&deferred.by),
-            Self::Created(_)
-            | Self::Epoch(_)
-            | Self::Scheduled(_)
-            | Self::Invoked(_)
-            | Self::Continued(_)
-            | Self::Late(_)
-            | Self::Reserved(_)
-            | Self::Skipped(_)
-            | Self::Answer(_)
-            | Self::Breaker(_)
-            | Self::Budget(_)
-            | Self::Paused(_)
-            | Self::Retried(_)
-            | Self::Resumed(_)
-            | Self::Tick(_)
-            | Self::Jumped(_)
-            | Self::Signal(_)
-            | Self::Snapshot(_)
-            | Self::Redacted(_)
-            | Self::Ended(_) => None,
+            _ => None,
         }
     }
 
@@ -261,17 +174,7 @@ impl Body {
             }
             Self::Signal(it) => vec![("value", borrowed(&it.value))],
             Self::Redacted(it) => vec![("targets", json(&it.targets))],
-            Self::Epoch(_)
-            | Self::Continued(_)
-            | Self::Breaker(_)
-            | Self::Budget(_)
-            | Self::Paused(_)
-            | Self::Resumed(_)
-            | Self::Retried(_)
-            | Self::Tick(_)
-            | Self::Jumped(_)
-            | Self::Snapshot(_)
-            | Self::Ended(_) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 }
