@@ -11,7 +11,7 @@ use super::value::{Text, Val, integer, mismatch, misplaced, whole};
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
 
 /// Operation on two numbers, for each pair of types that it can have.
-struct Operation {
+pub(super) struct Operation {
     sign: &'static str,
     int: fn(i64, i64) -> Option<i64>,
     uint: fn(u64, u64) -> Option<u64>,
@@ -20,53 +20,29 @@ struct Operation {
     divides: bool,
 }
 
-const SUM: Operation = Operation {
-    sign: "+",
-    int: i64::checked_add,
-    uint: u64::checked_add,
-    wide: i128::checked_add,
-    double: |a, b| a + b,
-    divides: false,
-};
+/// Defines an operation: its sign, the checked functions of integers, and the operator of doubles.
+macro_rules! operation {
+    ($name:ident, $sign:tt, $checked:ident, divides: $divides:literal) => {
+        pub(super) const $name: Operation = Operation {
+            sign: stringify!($sign),
+            int: i64::$checked,
+            uint: u64::$checked,
+            wide: i128::$checked,
+            double: |a, b| a $sign b,
+            divides: $divides,
+        };
+    };
+}
 
-const DIFFERENCE: Operation = Operation {
-    sign: "-",
-    int: i64::checked_sub,
-    uint: u64::checked_sub,
-    wide: i128::checked_sub,
-    double: |a, b| a - b,
-    divides: false,
-};
-
-const PRODUCT: Operation = Operation {
-    sign: "*",
-    int: i64::checked_mul,
-    uint: u64::checked_mul,
-    wide: i128::checked_mul,
-    double: |a, b| a * b,
-    divides: false,
-};
-
-const QUOTIENT: Operation = Operation {
-    sign: "/",
-    int: i64::checked_div,
-    uint: u64::checked_div,
-    wide: i128::checked_div,
-    double: |a, b| a / b,
-    divides: true,
-};
-
-const REMAINDER: Operation = Operation {
-    sign: "%",
-    int: i64::checked_rem,
-    uint: u64::checked_rem,
-    wide: i128::checked_rem,
-    double: |a, b| a % b,
-    divides: true,
-};
+operation!(SUM, +, checked_add, divides: false);
+operation!(DIFFERENCE, -, checked_sub, divides: false);
+operation!(PRODUCT, *, checked_mul, divides: false);
+// For two integers the quotient is truncated towards zero.
+operation!(QUOTIENT, /, checked_div, divides: true);
+operation!(REMAINDER, %, checked_rem, divides: true);
 
 impl Operation {
-    fn apply<'a>(&self, a: &Val<'a>, b: &Val<'a>, dialect: Dialect) -> Result<Val<'a>, EvalAbort> {
+    pub(super) fn apply<'a>(&self, a: &Val<'a>, b: &Val<'a>, dialect: Dialect) -> Result<Val<'a>, EvalAbort> {
         match dialect {
             Dialect::Strict => self.of_like(a, b),
             Dialect::Plain => self.of_any(a, b),
@@ -110,21 +86,6 @@ impl<'a> Val<'a> {
                 Ok(Self::List(Rc::new(a.chain(b).collect())))
             }
         }
-    }
-
-    /// `self - other`.
-    pub(super) fn subtract(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
-        DIFFERENCE.apply(self, other, dialect)
-    }
-
-    /// `self * other`.
-    pub(super) fn multiply(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
-        PRODUCT.apply(self, other, dialect)
-    }
-
-    /// `self / other`; for two integers the quotient is truncated towards zero.
-    pub(super) fn divide(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
-        QUOTIENT.apply(self, other, dialect)
     }
 
     /// `self / other` without truncation.

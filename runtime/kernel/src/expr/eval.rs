@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
+use super::arithmetic::{DIFFERENCE, PRODUCT, QUOTIENT};
 use super::lower::{Binary, Conversion, Fold, Loop, Node, TextTest};
 use super::meter::{EvalAbort, Meter};
 use super::value::{Item, Items, Text, Val, misplaced};
@@ -146,9 +147,9 @@ impl<'a> Run<'a> {
         let (meter, dialect) = (&mut self.meter, self.dialect);
         match binary {
             Binary::Add => a.add(&b, dialect, meter),
-            Binary::Subtract => a.subtract(&b, dialect),
-            Binary::Multiply => a.multiply(&b, dialect),
-            Binary::Divide => a.divide(&b, dialect),
+            Binary::Subtract => DIFFERENCE.apply(&a, &b, dialect),
+            Binary::Multiply => PRODUCT.apply(&a, &b, dialect),
+            Binary::Divide => QUOTIENT.apply(&a, &b, dialect),
             Binary::Ratio => a.ratio(&b, dialect),
             Binary::Remainder => a.remainder(&b, dialect),
             Binary::Equal => a.equals(&b, meter).map(Val::Bool),

@@ -187,18 +187,13 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// Compiles an expression; `variables` are the names it may use.
-    ///
-    /// # Errors
-    /// Returns the first error. Every bound and every name is checked here, none at evaluation.
+    /// Compiles an expression; `variables` are the names it may use. Returns the first error: every bound and every
+    /// name is checked here, none at evaluation.
     pub fn compile(source: &str, variables: &[&'static str]) -> Result<Self, CompileError> {
         Self::compile_in(Dialect::Plain, source, variables)
     }
 
     /// Compiles in a dialect.
-    ///
-    /// # Errors
-    /// As [`Expr::compile`].
     pub fn compile_in(dialect: Dialect, source: &str, variables: &[&'static str]) -> Result<Self, CompileError> {
         let (node, references) = lower::lower(&parse::parse(source)?, variables)?;
         Ok(Self { source: source.to_owned(), dialect, node, references })
@@ -219,19 +214,15 @@ impl Expr {
         &self.references
     }
 
-    /// Evaluates to true or false, deterministically and within the step limit.
-    ///
-    /// # Errors
-    /// A missing member or variable, an operator or function on unsupported types, overflow, division by zero, a result
-    /// that is not boolean, or more steps than the limit.
+    /// Evaluates to true or false, deterministically and within the step limit. Fails for a missing member or variable,
+    /// an operator or function on unsupported types, overflow, division by zero, a result that is not boolean, or more
+    /// steps than the limit.
     pub fn evaluate(&self, variables: &Variables<'_>) -> Result<bool, EvalError> {
         self.evaluate_within(variables, &mut Allowance::new())
     }
 
-    /// Like [`Expr::evaluate`], within what is left of an allowance that several evaluations share.
-    ///
-    /// # Errors
-    /// As [`Expr::evaluate`], also when the allowance is used up.
+    /// Like [`Expr::evaluate`], within what is left of an allowance that several evaluations share. Fails like
+    /// [`Expr::evaluate`], also when the allowance is used up.
     pub fn evaluate_within(&self, variables: &Variables<'_>, allowance: &mut Allowance) -> Result<bool, EvalError> {
         let mut meter = allowance.0.part(STEPS_MAX);
         let before = meter.left();

@@ -7,25 +7,8 @@ use super::CompileError;
 use super::token::{self, Kind, Token};
 
 /// Words that CEL reserves for host languages.
-const RESERVED: [&str; 17] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
+const RESERVED: &str = "as break const continue else for function if import let loop package namespace return var void \
+                        while";
 
 /// Part of an expression.
 #[derive(PartialEq, Debug)]
@@ -88,9 +71,6 @@ impl Binary {
 }
 
 /// Parses an expression.
-///
-/// # Errors
-/// Text that [`token::read`] rejects, or the first unexpected token.
 pub(super) fn parse(source: &str) -> Result<Part, CompileError> {
     let tokens = token::read(source)?;
     let mut parser = Parser { tokens: &tokens, next: 0, end: source.len() };
@@ -317,7 +297,7 @@ impl<'t> Parser<'t> {
             "true" => Term::Bool(true),
             "false" => Term::Bool(false),
             "null" => Term::Null,
-            word if RESERVED.contains(&word) => {
+            word if RESERVED.split(' ').any(|reserved| reserved == word) => {
                 let message = format!("`{word}` is a reserved word, and names nothing");
                 return Err(CompileError { code: "cel_syntax", offset: Some(self.at()), message });
             }
