@@ -12,6 +12,7 @@ use super::SchemaError;
 use super::map::{Id, SchemaMap};
 use super::meter::Weight;
 use super::regexes::{Regexes, STATES_MAX};
+use crate::json;
 
 /// Maximum instance depth for which walks are measured; the default depth limit of a board's state (SPEC section 12).
 pub(super) const INSTANCE_DEPTH: usize = 64;
@@ -26,14 +27,7 @@ const APPLIED_MAX: usize = 50_000;
 pub(super) fn check_nesting(document: &Value, max: usize) -> Result<(), SchemaError> {
     let mut level = vec![document];
     for _ in 0..=max {
-        level = level
-            .into_iter()
-            .flat_map(|value| match value {
-                Value::Array(items) => items.iter().collect::<Vec<_>>(),
-                Value::Object(members) => members.values().collect(),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
-            })
-            .collect();
+        level = level.into_iter().flat_map(json::parts).collect();
         if level.is_empty() {
             return Ok(());
         }
@@ -122,7 +116,14 @@ pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<Weight, 
 /// Groups the subschemas: those that apply each other to the same instance in a cycle form one group. Each group comes
 /// after all groups that it leads to.
 fn groups_in_place(map: &SchemaMap) -> Vec<Vec<Id>> {
-    let mut graph = DiGraph::<(), (), usize>::default();
+    let graph = graph_in_place(map);
+    // Kosaraju's algorithm, because Tarjan's recurses as deep as the longest chain of references.
+    kosaraju_scc(&graph).into_iter().map(|group| group.into_iter().map(NodeIndex::index).collect()).collect()
+}
+
+/// Returns the graph of the subschemas that apply others to the same instance.
+pub(super) fn graph_in_place(map: &SchemaMap) -> DiGraph<(), (), usize> {
+    let mut graph = DiGraph::default();
     for _ in 0..map.len() {
         graph.add_node(());
     }
@@ -131,6 +132,5 @@ fn groups_in_place(map: &SchemaMap) -> Vec<Vec<Id>> {
             graph.add_edge(NodeIndex::new(id), NodeIndex::new(to), ());
         }
     }
-    // Kosaraju's algorithm, because Tarjan's recurses as deep as the longest chain of references.
-    kosaraju_scc(&graph).into_iter().map(|group| group.into_iter().map(NodeIndex::index).collect()).collect()
+    graph
 }

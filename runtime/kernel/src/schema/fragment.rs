@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::Schema;
 use super::claim::Claim;
 use super::locate::claims_of;
 use super::map::{Id, REFERENCES, SchemaMap, below};
@@ -23,18 +24,7 @@ const GROUP_CHARS_MAX: usize = 12_000;
 /// Maximum characters of a description beside a reference or in a reduced part.
 const DESCRIPTION_MAX: usize = 120;
 /// Keywords without information for the author of a value.
-const DROPPED: [&str; 10] = [
-    "$schema",
-    "$id",
-    "$defs",
-    "definitions",
-    "$anchor",
-    "$dynamicAnchor",
-    "$recursiveAnchor",
-    "$comment",
-    "title",
-    "examples",
-];
+const DROPPED: &str = "$schema $id $defs definitions $anchor $dynamicAnchor $recursiveAnchor $comment title examples";
 /// Levels of resolved references and of shown parts, in order of attempt. The first pair with a short enough result
 /// wins.
 const ATTEMPTS: [(usize, usize); 11] = [
@@ -51,25 +41,34 @@ const ATTEMPTS: [(usize, usize); 11] = [
     (0, 0),
 ];
 
-/// Returns the schema at the places that a pattern matches; `None` if it allows anything or nothing there.
-pub(super) fn fragment(document: &Value, map: &SchemaMap, pattern: &Pattern) -> Option<Value> {
-    let mut claims = claims_of(map, pattern);
-    // A schema with `items` and no `type` permits any object there; only its constraints are shown.
-    claims.remove(&Claim::Anything);
-    ATTEMPTS.iter().find_map(|&(inline, deep)| {
-        let mut shown = Attempt { document, map, left: CHARS_MAX, groups: BTreeMap::new(), resolving: Vec::new() };
-        let parts = claims.iter().map(|claim| shown.claim(claim, inline, deep)).collect::<Option<Vec<_>>>()?;
-        let mut parts = parts.into_iter();
-        let first = parts.next()?;
-        let others = parts.collect::<Vec<_>>();
-        let whole = if others.is_empty() {
-            first
-        } else {
-            json!({ "anyOf": std::iter::once(first).chain(others).collect::<Vec<_>>() })
-        };
-        let of_groups: usize = shown.groups.values().sum();
-        (whole.to_string().chars().count() <= CHARS_MAX + of_groups).then_some(whole)
-    })
+impl Schema {
+    /// Returns the schema at these places, rendered for a worker, with local `$ref`s resolved if the result is finite
+    /// and short. `None` if it allows anything or nothing there.
+    ///
+    /// At most about 1,500 characters of compact JSON, without groups and their descriptions. Longer parts keep their
+    /// `$ref` (into [`Self::document`]) or are reduced to type and description, so a fragment may allow more than the
+    /// schema. It allows less only if the schema leaves a container's type open: `/list/*` shows `items`, not that any
+    /// object is permitted.
+    pub fn fragment(&self, pattern: &Pattern) -> Option<Value> {
+        let (document, map) = (&self.document, &self.map);
+        let mut claims = claims_of(map, pattern);
+        // A schema with `items` and no `type` permits any object there; only its constraints are shown.
+        claims.remove(&Claim::Anything);
+        ATTEMPTS.iter().find_map(|&(inline, deep)| {
+            let mut shown = Attempt { document, map, left: CHARS_MAX, groups: BTreeMap::new(), resolving: Vec::new() };
+            let parts = claims.iter().map(|claim| shown.claim(claim, inline, deep)).collect::<Option<Vec<_>>>()?;
+            let mut parts = parts.into_iter();
+            let first = parts.next()?;
+            let others = parts.collect::<Vec<_>>();
+            let whole = if others.is_empty() {
+                first
+            } else {
+                json!({ "anyOf": std::iter::once(first).chain(others).collect::<Vec<_>>() })
+            };
+            let of_groups: usize = shown.groups.values().sum();
+            (whole.to_string().chars().count() <= CHARS_MAX + of_groups).then_some(whole)
+        })
+    }
 }
 
 /// One attempt to render a fragment.
@@ -116,7 +115,7 @@ impl Attempt<'_> {
         }
         let mut shown = Map::new();
         for (keyword, value) in members {
-            if DROPPED.contains(&keyword.as_str()) || REFERENCES.contains(&keyword.as_str()) {
+            if DROPPED.split(' ').any(|dropped| dropped == keyword) || REFERENCES.contains(&keyword.as_str()) {
                 continue;
             }
             self.spend(keyword.len() + 4)?;

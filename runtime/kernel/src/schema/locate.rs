@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use jsonptr::Pointer;
 
-use super::Location;
 use super::claim::{Claim, Furthest};
 use super::map::{Id, Node, Role, SchemaMap};
+use super::{Location, Schema};
 use verdict::{Step, claim_of, descend};
 
 use crate::pattern::{Pattern, PatternToken, is_index};
@@ -28,43 +28,121 @@ const DEEP_MAX: usize = 64;
 /// Maximum number of names that an answer lists.
 const KNOWN_MAX: usize = 64;
 
-/// Returns true if the schema names a place directly: by `properties` and `items`, and by references with one target.
-/// Returns false in all other cases; [`locate_pointer`] gives the full answer.
-pub(super) fn is_plain(map: &SchemaMap, place: &Pointer) -> bool {
-    /// Maximum number of references followed for one value.
-    const REFERENCES_MAX: usize = 16;
-    let mut id = 0;
-    let settled = |mut id: Id| {
-        for _ in 0..REFERENCES_MAX {
-            let node = map.node(id);
-            let branches = |role: &Role| role.is_in_place() && *role != Role::Not;
-            if node.never || node.outside || node.others().any(|(role, _)| branches(role)) {
-                return None;
+impl Schema {
+    /// Returns true if the schema names a place directly; otherwise [`Self::locate_pointer`] gives the full answer.
+    pub(crate) fn is_plain(&self, place: &Pointer) -> bool {
+        /// Maximum number of references followed for one value.
+        const REFERENCES_MAX: usize = 16;
+        let map = &self.map;
+        let mut id = 0;
+        let settled = |mut id: Id| {
+            for _ in 0..REFERENCES_MAX {
+                let node = map.node(id);
+                let branches = |role: &Role| role.is_in_place() && *role != Role::Not;
+                if node.never || node.outside || node.others().any(|(role, _)| branches(role)) {
+                    return None;
+                }
+                match node.refs.as_slice() {
+                    [] => return Some(id),
+                    // Siblings of a reference may restrict the value further.
+                    [targets] if node.children.is_empty() && targets.len() == 1 => id = targets[0],
+                    _ => return None,
+                }
             }
-            match node.refs.as_slice() {
-                [] => return Some(id),
-                // Siblings of a reference may restrict the value further.
-                [targets] if node.children.is_empty() && targets.len() == 1 => id = targets[0],
-                _ => return None,
+            None
+        };
+        for token in place.tokens() {
+            let Some(here) = settled(id).map(|id| map.node(id)) else { return false };
+            let name = token.decoded();
+            let narrows = |role: &Role| matches!(role, Role::Pattern(_) | Role::Prefix(_));
+            if here.others().any(|(role, _)| narrows(role)) {
+                return false;
+            }
+            let is_element = here.arrays && !here.objects && (name == "-" || is_index(&name));
+            let member = here.property(&name).filter(|_| here.objects);
+            match member.or_else(|| here.one(&Role::Items).filter(|_| is_element)) {
+                Some(child) => id = child,
+                None => return false,
             }
         }
-        None
-    };
-    for token in place.tokens() {
-        let Some(here) = settled(id).map(|id| map.node(id)) else { return false };
-        let name = token.decoded();
-        let narrows = |role: &Role| matches!(role, Role::Pattern(_) | Role::Prefix(_));
-        if here.others().any(|(role, _)| narrows(role)) {
-            return false;
-        }
-        let is_element = here.arrays && !here.objects && (name == "-" || is_index(&name));
-        let member = here.property(&name).filter(|_| here.objects);
-        match member.or_else(|| here.one(&Role::Items).filter(|_| is_element)) {
-            Some(child) => id = child,
-            None => return false,
+        settled(id).is_some()
+    }
+
+    /// Returns the legality of the places that a pattern matches; legal if any of them is.
+    pub fn locate(&self, pattern: &Pattern) -> Location {
+        let map = &self.map;
+        let wanted = pattern.tokens().iter().map(PathToken::from).collect::<Vec<_>>();
+        match claims(map, &wanted, WildcardSteps::All) {
+            Ok(claims) => legal(map, &claims),
+            Err(furthest) => illegal(map, pattern.prefix(furthest.tokens).to_string(), &furthest),
         }
     }
-    settled(id).is_some()
+
+    /// Returns the legality of one place; the token `-` is the append position of an array or a member of that name.
+    pub fn locate_pointer(&self, place: &Pointer) -> Location {
+        let map = &self.map;
+        let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
+        let wanted = tokens.iter().map(|token| PathToken::Exactly(token)).collect::<Vec<_>>();
+        match claims(map, &wanted, WildcardSteps::All) {
+            Ok(claims) => legal(map, &claims),
+            Err(furthest) => {
+                let prefix = jsonptr::PointerBuf::from_tokens(&tokens[..furthest.tokens]);
+                illegal(map, prefix.to_string(), &furthest)
+            }
+        }
+    }
+
+    /// Returns true if the schema permits an array at some of the places that a pattern matches, or has no such places.
+    pub fn may_be_array(&self, pattern: &Pattern) -> bool {
+        let claims = claims_of(&self.map, pattern);
+        claims.is_empty() || claims.iter().any(|claim| admits(&self.map, claim, |node| node.arrays))
+    }
+
+    /// Returns true if the schema permits an object at some of the places that a pattern matches, or has no such
+    /// places.
+    pub fn may_be_object(&self, pattern: &Pattern) -> bool {
+        let claims = claims_of(&self.map, pattern);
+        claims.is_empty() || claims.iter().any(|claim| admits(&self.map, claim, |node| node.objects))
+    }
+
+    /// Returns true if the schema explicitly permits `number` at some of the places that a pattern matches.
+    pub(crate) fn says_number(&self, pattern: &Pattern) -> bool {
+        claims_of(&self.map, pattern).iter().any(|claim| claims_number(&self.map, claim))
+    }
+
+    /// Returns the permitted member names of an object at a place; `None` if any name is permitted, or in doubt.
+    pub(crate) fn names_at(&self, place: &Pointer) -> Option<Names> {
+        let map = &self.map;
+        let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
+        let wanted = tokens.iter().map(|token| PathToken::Exactly(token)).collect::<Vec<_>>();
+        let claims = claims(map, &wanted, WildcardSteps::All).ok()?;
+        let mut names = Names::default();
+        for claim in &claims {
+            for step in steps(map, claim) {
+                if descend(map, claim, step) == Claim::Nothing {
+                    continue;
+                }
+                match step {
+                    Step::Name(name) => drop(names.known.insert(name.to_owned())),
+                    Step::Matching(pattern) => drop(names.patterns.insert(pattern.to_owned())),
+                    Step::Other => return None,
+                    Step::Element | Step::Index(_) => {}
+                }
+            }
+        }
+        Some(names)
+    }
+
+    /// Returns true if the schema describes all values at the places of a pattern, without ignored siblings of `$ref`.
+    /// An untyped schema counts as describing the members or elements that it mentions.
+    pub fn is_described(&self, pattern: &Pattern) -> bool {
+        let map = &self.map;
+        let wanted = pattern.tokens().iter().map(PathToken::from).collect::<Vec<_>>();
+        let Ok(claims) = claims(map, &wanted, WildcardSteps::Described) else { return false };
+        claims.iter().all(|claim| {
+            *claim != Claim::Anything && !subschemas(map, claim).into_iter().any(|id| map.node(id).hides_siblings)
+        })
+    }
 }
 
 /// Permitted member names of a closed object.
@@ -76,49 +154,10 @@ pub(crate) struct Names {
     pub(crate) patterns: BTreeSet<String>,
 }
 
-/// Returns the legality of the places that a pattern matches.
-pub(super) fn locate(map: &SchemaMap, pattern: &Pattern) -> Location {
-    let wanted = pattern.tokens().iter().map(PathToken::from).collect::<Vec<_>>();
-    match claims(map, &wanted, WildcardSteps::All) {
-        Ok(claims) => legal(map, &claims),
-        Err(furthest) => illegal(map, pattern.prefix(furthest.tokens).to_string(), &furthest),
-    }
-}
-
-/// Returns the legality of one place.
-pub(super) fn locate_pointer(map: &SchemaMap, place: &Pointer) -> Location {
-    let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
-    let wanted = tokens.iter().map(|token| PathToken::Exactly(token)).collect::<Vec<_>>();
-    match claims(map, &wanted, WildcardSteps::All) {
-        Ok(claims) => legal(map, &claims),
-        Err(furthest) => {
-            let prefix = jsonptr::PointerBuf::from_tokens(&tokens[..furthest.tokens]);
-            illegal(map, prefix.to_string(), &furthest)
-        }
-    }
-}
-
 /// Returns the claims about the legal places that a pattern matches; empty if there are none.
 pub(super) fn claims_of(map: &SchemaMap, pattern: &Pattern) -> BTreeSet<Claim> {
     let wanted = pattern.tokens().iter().map(PathToken::from).collect::<Vec<_>>();
     claims(map, &wanted, WildcardSteps::All).unwrap_or_default()
-}
-
-/// Returns true if the schema permits arrays at the places that a pattern matches, or has no such places.
-pub(super) fn may_be_array(map: &SchemaMap, pattern: &Pattern) -> bool {
-    let claims = claims_of(map, pattern);
-    claims.is_empty() || claims.iter().any(|claim| admits(map, claim, |node| node.arrays))
-}
-
-/// Returns true if the schema permits objects at the places that a pattern matches, or has no such places.
-pub(super) fn may_be_object(map: &SchemaMap, pattern: &Pattern) -> bool {
-    let claims = claims_of(map, pattern);
-    claims.is_empty() || claims.iter().any(|claim| admits(map, claim, |node| node.objects))
-}
-
-/// Returns true if the schema explicitly permits fractional numbers at the places that a pattern matches.
-pub(super) fn says_number(map: &SchemaMap, pattern: &Pattern) -> bool {
-    claims_of(map, pattern).iter().any(|claim| claims_number(map, claim))
 }
 
 fn claims_number(map: &SchemaMap, claim: &Claim) -> bool {
@@ -143,28 +182,6 @@ fn is_number(map: &SchemaMap, id: Id, visited: &mut BTreeSet<Id>) -> bool {
     node.numbers
         || node.refs.iter().flatten().any(|&target| ask(target))
         || [Role::AllOf, Role::AnyOf, Role::OneOf].iter().any(|role| node.each(role).any(&mut ask))
-}
-
-/// Returns the permitted member names of an object at a place; `None` if any name is permitted.
-pub(super) fn names_at(map: &SchemaMap, place: &Pointer) -> Option<Names> {
-    let tokens = place.tokens().map(|token| token.decoded().into_owned()).collect::<Vec<_>>();
-    let wanted = tokens.iter().map(|token| PathToken::Exactly(token)).collect::<Vec<_>>();
-    let claims = claims(map, &wanted, WildcardSteps::All).ok()?;
-    let mut names = Names::default();
-    for claim in &claims {
-        for step in steps(map, claim) {
-            if descend(map, claim, step) == Claim::Nothing {
-                continue;
-            }
-            match step {
-                Step::Name(name) => drop(names.known.insert(name.to_owned())),
-                Step::Matching(pattern) => drop(names.patterns.insert(pattern.to_owned())),
-                Step::Other => return None,
-                Step::Element | Step::Index(_) => {}
-            }
-        }
-    }
-    Some(names)
 }
 
 /// Returns the member names described by a subschema and all that it applies in place.
@@ -206,16 +223,6 @@ enum WildcardSteps {
     All,
     /// Only elements if an untyped schema describes only elements; only members likewise.
     Described,
-}
-
-/// Returns true if the schema describes all values at the places of a pattern, without ignored siblings of `$ref`. An
-/// untyped schema counts as describing the members or elements that it mentions.
-pub(super) fn is_described(map: &SchemaMap, pattern: &Pattern) -> bool {
-    let wanted = pattern.tokens().iter().map(PathToken::from).collect::<Vec<_>>();
-    let Ok(claims) = claims(map, &wanted, WildcardSteps::Described) else { return false };
-    claims.iter().all(|claim| {
-        *claim != Claim::Anything && !subschemas(map, claim).into_iter().any(|id| map.node(id).hides_siblings)
-    })
 }
 
 /// Returns true if the subschemas of a claim describe only elements, false if only members; `None` for both or neither.

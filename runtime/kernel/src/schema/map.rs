@@ -58,26 +58,10 @@ impl Role {
 
     /// Returns true if the subschema applies to the same instance as its parent.
     pub(super) fn is_in_place(&self) -> bool {
-        match self {
-            Self::AllOf
-            | Self::AnyOf
-            | Self::OneOf
-            | Self::Not
-            | Self::If
-            | Self::Then
-            | Self::Else
-            | Self::Dependent => true,
-            Self::Property(_)
-            | Self::Pattern(_)
-            | Self::AdditionalProperties
-            | Self::UnevaluatedProperties
-            | Self::PropertyNames
-            | Self::Prefix(_)
-            | Self::Items
-            | Self::UnevaluatedItems
-            | Self::Contains
-            | Self::Definition => false,
-        }
+        matches!(
+            self,
+            Self::AllOf | Self::AnyOf | Self::OneOf | Self::Not | Self::If | Self::Then | Self::Else | Self::Dependent
+        )
     }
 }
 

@@ -27,7 +27,6 @@ use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
 use crate::json;
-use crate::pattern::Pattern;
 use crate::rejection::Violation;
 use crate::work_budget::{WorkBudget, WorkKind};
 use map::SchemaMap;
@@ -37,7 +36,6 @@ use regexes::Regexes;
 pub use explain::nearest;
 pub use explain::shorten;
 pub use incremental::{Cost, SMALL_COLLECTION_MAX};
-pub(crate) use locate::Names;
 pub(crate) use regexes::{REGEX_BYTES_MAX, regexes_too_large};
 pub use state::StateSchema;
 
@@ -93,11 +91,9 @@ pub enum Location {
 }
 
 impl Schema {
-    /// Compiles a schema. References never leave the document (SPEC section 2: dialect, formats).
-    ///
-    /// # Errors
-    /// Rejects invalid schemas, unsupported dialects or references, and names shared by two subschemas. Rejects regular
-    /// expressions that are not linear or too large. Rejects formats that must be asserted and cannot be (`idn-email`,
+    /// Compiles a schema. References never leave the document (SPEC section 2: dialect, formats). Rejects invalid
+    /// schemas, unsupported dialects or references, and names shared by two subschemas. Rejects regular expressions
+    /// that are not linear or too large. Rejects formats that must be asserted and cannot be (`idn-email`,
     /// `idn-hostname`). Rejects schemas so nested or branched that validation could overflow the stack or take too
     /// long.
     pub fn compile(schema: &Value, assert_formats: bool) -> Result<Self, SchemaError> {
@@ -171,61 +167,9 @@ impl Schema {
         explain::violations(self, instance, max)
     }
 
-    /// Returns the legality of the places that a pattern matches; legal if any of them is.
-    pub fn locate(&self, pattern: &Pattern) -> Location {
-        locate::locate(&self.map, pattern)
-    }
-
-    /// Returns true if the schema permits an array at some of the places that a pattern matches, or has no such places.
-    pub fn may_be_array(&self, pattern: &Pattern) -> bool {
-        locate::may_be_array(&self.map, pattern)
-    }
-
-    /// Returns true if the schema permits an object at some of the places that a pattern matches, or has no such
-    /// places.
-    pub fn may_be_object(&self, pattern: &Pattern) -> bool {
-        locate::may_be_object(&self.map, pattern)
-    }
-
-    /// Returns true if the schema describes all values at the places of a pattern.
-    pub fn is_described(&self, pattern: &Pattern) -> bool {
-        locate::is_described(&self.map, pattern)
-    }
-
-    /// Returns true if the schema explicitly permits `number` at some of the places that a pattern matches.
-    pub(crate) fn says_number(&self, pattern: &Pattern) -> bool {
-        locate::says_number(&self.map, pattern)
-    }
-
     /// Returns true if the schema has this place; see [`Self::locate_pointer`].
     pub(crate) fn has_place(&self, place: &Pointer) -> bool {
         self.is_plain(place) || matches!(self.locate_pointer(place), Location::Legal(_))
-    }
-
-    /// Returns the permitted member names of an object at a place; `None` if any name is permitted, or in doubt.
-    pub(crate) fn names_at(&self, place: &Pointer) -> Option<Names> {
-        locate::names_at(&self.map, place)
-    }
-
-    /// Returns true if the schema names a place directly; otherwise [`Self::locate_pointer`] gives the full answer.
-    pub(crate) fn is_plain(&self, place: &Pointer) -> bool {
-        locate::is_plain(&self.map, place)
-    }
-
-    /// Returns the legality of one place; the token `-` is the append position of an array or a member of that name.
-    pub fn locate_pointer(&self, place: &Pointer) -> Location {
-        locate::locate_pointer(&self.map, place)
-    }
-
-    /// Returns the schema at these places, rendered for a worker, with local `$ref`s resolved if the result is finite
-    /// and short. `None` if it allows anything or nothing there.
-    ///
-    /// At most about 1,500 characters of compact JSON, without groups and their descriptions. Longer parts keep their
-    /// `$ref` (into [`Self::document`]) or are reduced to type and description, so a fragment may allow more than the
-    /// schema. It allows less only if the schema leaves a container's type open: `/list/*` shows `items`, not that any
-    /// object is permitted.
-    pub fn fragment(&self, pattern: &Pattern) -> Option<Value> {
-        fragment::fragment(&self.document, &self.map, pattern)
     }
 }
 

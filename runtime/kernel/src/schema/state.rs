@@ -25,10 +25,7 @@ impl Deref for StateSchema {
 }
 
 impl StateSchema {
-    /// Compiles a schema, and the plan for incremental validation.
-    ///
-    /// # Errors
-    /// As for [`Schema::compile`].
+    /// Compiles a schema, and the plan for incremental validation. Fails like [`Schema::compile`].
     pub fn compile(document: &Value, assert_formats: bool) -> Result<Self, SchemaError> {
         let schema = Schema::compile(document, assert_formats)?;
         let settings = Settings { draft: draft(document)?, assert_formats };

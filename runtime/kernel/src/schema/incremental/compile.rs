@@ -58,10 +58,7 @@ pub(super) fn compile(
     let whole = Check { validator: whole, home: None };
     let mut survey = Survey::new(document, map);
     let mut sketches = sketch(&survey, map);
-    let compiled = match is_light(&sketches, map, regexes) {
-        true => build(document, settings, map, &sketches),
-        false => None,
-    };
+    let compiled = if is_light(&sketches, map, regexes) { build(document, settings, map, &sketches) } else { None };
     let mut places = match compiled {
         Some(places) => places,
         None => {

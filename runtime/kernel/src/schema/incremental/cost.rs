@@ -195,17 +195,7 @@ impl Costing<'_> {
                         Role::Else => "else",
                         Role::Dependent => "dependentSchemas",
                         Role::Contains if may_be_array => "contains",
-                        Role::AllOf
-                        | Role::Property(_)
-                        | Role::Pattern(_)
-                        | Role::AdditionalProperties
-                        | Role::UnevaluatedProperties
-                        | Role::PropertyNames
-                        | Role::Prefix(_)
-                        | Role::Items
-                        | Role::UnevaluatedItems
-                        | Role::Contains
-                        | Role::Definition => continue,
+                        _ => continue,
                     };
                     let collection = if *role == Role::Contains {
                         let both = sure.iter().copied().chain([here.id]);
@@ -248,16 +238,7 @@ impl<'m> Parts<'m> {
                 Role::Property(name) => parts.members.entry(name.as_str()).or_default(),
                 Role::Pattern(_) | Role::AdditionalProperties | Role::UnevaluatedProperties => &mut parts.other_members,
                 Role::Items | Role::Prefix(_) | Role::Contains | Role::UnevaluatedItems => &mut parts.elements,
-                Role::AllOf
-                | Role::AnyOf
-                | Role::OneOf
-                | Role::Not
-                | Role::If
-                | Role::Then
-                | Role::Else
-                | Role::Dependent
-                | Role::PropertyNames
-                | Role::Definition => continue,
+                _ => continue,
             };
             below.insert(*part);
         }

@@ -95,17 +95,7 @@ impl Sketching<'_> {
                 Role::PropertyNames => sketch.names = Some(self.place(*part)),
                 Role::Prefix(_) => sketch.prefix.push(self.place(*part)),
                 Role::Items => sketch.items = Some(self.place(*part)),
-                Role::AnyOf
-                | Role::OneOf
-                | Role::Not
-                | Role::If
-                | Role::Then
-                | Role::Else
-                | Role::Dependent
-                | Role::Contains
-                | Role::UnevaluatedProperties
-                | Role::UnevaluatedItems
-                | Role::Definition => {}
+                _ => {}
             }
         }
         for target in node.refs.iter().flatten() {

@@ -6,9 +6,9 @@
 //! validated as a whole.
 
 use petgraph::algo::toposort;
-use petgraph::graph::{DiGraph, NodeIndex};
 use serde_json::{Map, Value, json};
 
+use super::super::bounds::graph_in_place;
 use super::super::map::{Id, REFERENCES, Role, SchemaMap, below};
 
 /// URI of the document for references during compilation.
@@ -256,22 +256,9 @@ fn is_data(keyword: &str) -> bool {
 
 /// Returns true for keywords that constrain nothing.
 fn is_annotation(keyword: &str) -> bool {
-    let annotations = [
-        "$comment",
-        "$defs",
-        "$id",
-        "$schema",
-        "$anchor",
-        "default",
-        "definitions",
-        "deprecated",
-        "description",
-        "examples",
-        "readOnly",
-        "title",
-        "writeOnly",
-    ];
-    annotations.contains(&keyword)
+    let annotations = "$comment $defs $id $schema $anchor default definitions deprecated description examples readOnly \
+                       title writeOnly";
+    annotations.split(' ').any(|annotation| annotation == keyword)
 }
 
 /// Returns a reference to a place in the document.
@@ -290,14 +277,5 @@ pub(super) fn reference(pointer: &str) -> String {
 
 /// Returns true if a subschema leads back to itself on the same instance.
 fn has_cycle(map: &SchemaMap) -> bool {
-    let mut graph = DiGraph::<(), (), usize>::default();
-    for _ in 0..map.len() {
-        graph.add_node(());
-    }
-    for id in 0..map.len() {
-        for to in map.node(id).in_place() {
-            graph.add_edge(NodeIndex::new(id), NodeIndex::new(to), ());
-        }
-    }
-    toposort(&graph, None).is_err()
+    toposort(&graph_in_place(map), None).is_err()
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{compiled, pattern};
+use crate::pattern::Pattern;
 use crate::schema::*;
 
 /// Returns a schema typical of blueprints.
