@@ -58,10 +58,8 @@ impl BindingSource {
         )
     }
 
-    /// Returns the bindings of a signal with this payload.
-    ///
-    /// # Errors
-    /// Returns a human-readable message with the name that cannot be bound; it omits the value.
+    /// Returns the bindings of a signal with this payload. The error is a human-readable message with the name that
+    /// cannot be bound; it omits the value.
     pub(crate) fn bind_signal(&self, value: &Variable<'_>) -> Result<Bindings, String> {
         let Self::Values(names) = self else { return Ok(Bindings::default()) };
         let found = names.iter().map(|(name, at)| {

@@ -85,7 +85,7 @@ pub struct Blueprint {
     #[serde(default)]
     pub limits: BoardLimits,
     /// Number of workers that may write a field.
-    #[serde(default, skip_serializing_if = "Writers::is_many")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub writers: Writers,
     /// Number of invocations that may run at once.
     #[serde(default = "default_concurrency")]
@@ -184,12 +184,6 @@ pub enum Writers {
     /// All workers with grants.
     #[default]
     Many,
-}
-
-impl Writers {
-    const fn is_many(&self) -> bool {
-        matches!(self, Self::Many)
-    }
 }
 
 /// Condition that must hold in every committed state.

@@ -82,6 +82,12 @@ pub struct DueTransition {
     pub change: BreakerTransition,
 }
 
+impl DueTransition {
+    pub(crate) const fn half_opened(reason: Reason) -> Self {
+        Self { reason, action: None, change: BreakerTransition::HalfOpened }
+    }
+}
+
 /// State of a branch's circuit breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -149,7 +155,8 @@ struct BranchHistory {
     reduced: Option<Reason>,
     rejections: u32,
     no_ops: u32,
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// Omitted from snapshots of boards without passes, so that their digests do not change.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     passes: u32,
     /// Invocations given up after a crash, since the last reply.
     crashes: u32,
@@ -189,12 +196,6 @@ impl BranchHistory {
         self.recent.clear();
         self.recent_bound.clear();
     }
-}
-
-/// Omits the counter from snapshots of boards without passes, so that their digests do not change.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-const fn is_zero(count: &u32) -> bool {
-    *count == 0
 }
 
 /// The circuit breakers of one board.
@@ -317,11 +318,7 @@ impl Breaker {
         let track = self.branches.get(branch)?;
         if let BreakerState::Open { since } = track.state {
             let over = self.decisions.saturating_sub(since) >= u64::from(policy.cooldown);
-            return over.then_some(DueTransition {
-                reason: Reason::Cooldown,
-                action: None,
-                change: BreakerTransition::HalfOpened,
-            });
+            return over.then_some(DueTransition::half_opened(Reason::Cooldown));
         }
         // In a half-open branch only the probe decides; its earlier streaks ended with the transition.
         if let Some(reason) = track.probe {

@@ -13,6 +13,7 @@ use crate::freshness::ReadSet;
 use crate::id::{RuleName, WorkerName};
 use crate::plan::{Plan, WorkerPlan};
 use crate::projection::Projection;
+use crate::rejection::getters;
 use crate::scheduler::AnsweredQuestion;
 use crate::signal_payload::SignalPayload;
 use crate::tree::Node;
@@ -20,18 +21,18 @@ use crate::tree::Node;
 /// Seat of an attempt, and the data shown to its agent.
 #[derive(Clone)]
 pub struct CallContext {
-    plan: Arc<Plan>,
+    pub(crate) plan: Arc<Plan>,
     /// Seat with the bindings of this invocation.
-    worker_plan: Arc<WorkerPlan>,
-    basis: Arc<ReadSet>,
-    may_expand: bool,
-    may_clarify: bool,
-    triggered_by: Option<RuleName>,
-    trigger_place: Option<String>,
+    pub(crate) worker_plan: Arc<WorkerPlan>,
+    pub(crate) basis: Arc<ReadSet>,
+    pub(crate) may_expand: bool,
+    pub(crate) may_clarify: bool,
+    pub(crate) triggered_by: Option<RuleName>,
+    pub(crate) trigger_place: Option<String>,
     /// Trigger, without the value at its place.
-    trigger: Value,
-    signal: Option<SignalPayload>,
-    answers: Vec<AnsweredQuestion>,
+    pub(crate) trigger: Value,
+    pub(crate) signal: Option<SignalPayload>,
+    pub(crate) answers: Vec<AnsweredQuestion>,
 }
 
 /// Error: the value exists but the view shows it only in part.
@@ -57,27 +58,17 @@ impl CallContext {
         })
     }
 
-    /// Sets the seat of the invocation.
-    #[must_use]
-    pub(crate) fn with_worker_plan(self, worker_plan: Arc<WorkerPlan>) -> Self {
-        Self { worker_plan, ..self }
-    }
-
-    /// Sets if the worker may ask a person a question.
-    #[must_use]
-    pub(crate) fn with_question(self, may_clarify: bool) -> Self {
-        Self { may_clarify, ..self }
-    }
-
-    /// Sets the rule that triggered the call.
-    #[must_use]
-    pub fn with_rule(self, woken_by: Option<RuleName>) -> Self {
-        Self { triggered_by: woken_by, ..self }
-    }
-
-    /// Returns the rule that triggered the call, if any.
-    pub const fn triggered_by(&self) -> Option<&RuleName> {
-        self.triggered_by.as_ref()
+    getters! { self:
+        /// Returns the rule that triggered the call, if any.
+        pub triggered_by -> Option<&RuleName> = self.triggered_by.as_ref();
+        /// Returns true if it may ask a person a question.
+        pub may_clarify -> bool = self.may_clarify;
+        /// Returns the compiled blueprint.
+        pub plan -> &Arc<Plan> = &self.plan;
+        /// Returns the state of the view and its read set. The state contains more than the agent may see.
+        pub basis -> &Arc<ReadSet> = &self.basis;
+        /// Returns true if the view offers to show more.
+        pub may_expand -> bool = self.may_expand;
     }
 
     /// Sets the place of the triggering event, if the worker may read it.
@@ -89,12 +80,6 @@ impl CallContext {
     /// Returns the place of the triggering event, if there is one that the seat may read.
     pub fn trigger_place(&self) -> Option<&str> {
         self.trigger_place.as_deref()
-    }
-
-    /// Sets the trigger: an object like that of [`CallContext::trigger`], without the value at its place.
-    #[must_use]
-    pub(crate) fn with_trigger(self, trigger: Value) -> Self {
-        Self { trigger, ..self }
     }
 
     /// Returns the trigger of the invocation: an object with `kind` and, where present, `rule`, `op`, `path`, `bound`,
@@ -118,21 +103,9 @@ impl CallContext {
         trigger
     }
 
-    /// Sets the payload of the triggering signal.
-    #[must_use]
-    pub fn with_signal(self, signal: Option<SignalPayload>) -> Self {
-        Self { signal, ..self }
-    }
-
     /// Returns the payload of the triggering signal, if there is one.
     pub fn signal(&self) -> Option<&Value> {
         self.signal.as_deref()
-    }
-
-    /// Sets the answers of persons to the worker's questions.
-    #[must_use]
-    pub fn with_answers(self, answers: Vec<AnsweredQuestion>) -> Self {
-        Self { answers, ..self }
     }
 
     /// Returns the answers of persons to this worker's questions with this trigger, the first question first.
@@ -140,36 +113,13 @@ impl CallContext {
         &self.answers
     }
 
-    /// Returns true if it may ask a person a question.
-    pub const fn may_clarify(&self) -> bool {
-        self.may_clarify
-    }
-
-    /// Returns the compiled blueprint.
-    pub const fn plan(&self) -> &Arc<Plan> {
-        &self.plan
-    }
-
     /// Returns the seat, with the bindings of the trigger.
     pub fn worker_plan(&self) -> &WorkerPlan {
         &self.worker_plan
     }
 
-    /// Returns the state of the view and its read set. The state contains more than the agent may see.
-    pub const fn basis(&self) -> &Arc<ReadSet> {
-        &self.basis
-    }
-
-    /// Returns true if the view offers to show more.
-    pub const fn may_expand(&self) -> bool {
-        self.may_expand
-    }
-
     /// Returns the value at a place. `None` if it does not exist, or if a condition currently hides it, so that the two
-    /// cases look the same.
-    ///
-    /// # Errors
-    /// Returns an error if the value exists but is not shown, or not in full.
+    /// cases look the same. Fails if the value exists but is not shown, or not in full.
     pub fn value_at(&self, place: &Pointer) -> Result<Option<&Node>, Truncated> {
         let Some(value) = self.basis.state.get(place) else { return Ok(None) };
         let is_whole = self.values().any(|(whole, _)| place.starts_with(whole));

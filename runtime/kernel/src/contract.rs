@@ -56,13 +56,14 @@ pub use values::Values;
 /// Limit of grants shown in a rejection.
 const ALLOWED_MAX: usize = 8;
 /// A worker's compiled contract.
+#[derive(Default)]
 pub struct Contract {
     /// Owner of the contract, for conditions that name `worker`.
     worker: Option<WorkerName>,
     /// Bindings of its patterns and conditions.
     bound: Bindings,
     /// See [`crate::plan::Plan::original_request`].
-    original_request: Option<Node>,
+    pub(crate) original_request: Option<Node>,
     /// Read patterns without a condition.
     reads: Vec<Pattern>,
     /// Read patterns with names, under any binding: their matches other than the bound element are hidden.
@@ -123,10 +124,7 @@ impl Contract {
     ///
     /// A value schema with references to `#/$defs/…` (or `#/definitions/…`) that it does not define uses the
     /// definitions of `state_schema`, and then its draft. Names in paths are not bound here: their grants cover no
-    /// place.
-    ///
-    /// # Errors
-    /// Returns an error for a pattern or value schema that cannot be used.
+    /// place. Fails for a pattern or value schema that cannot be used.
     pub fn compile(
         worker: &Worker,
         state_schema: &Value,
@@ -145,16 +143,7 @@ impl Contract {
         let pattern = |pointer: String, text: &str| {
             paths.parse(text).map_err(|error| ContractError { pointer, message: error.to_string() })
         };
-        let mut contract = Self {
-            worker: None,
-            bound: Bindings::default(),
-            original_request: None,
-            reads: Vec::new(),
-            unbound_reads: Vec::new(),
-            templates: Vec::new(),
-            conditional: Vec::new(),
-            writes: Vec::new(),
-        };
+        let mut contract = Self::default();
         for (index, grant) in worker.reads.iter().enumerate() {
             let Some(condition) = &grant.condition else {
                 contract.reads.push(pattern(format!("/reads/{index}"), &grant.path)?);
@@ -336,11 +325,6 @@ impl Contract {
             Some(PatternToken::Literal(name)) => name == member,
             Some(_) | None => true,
         })
-    }
-
-    /// Sets the original request, for the conditions.
-    pub(crate) fn set_request(&mut self, request: &Node) {
-        self.original_request = Some(request.clone());
     }
 
     /// Returns true if a write grant matches this place or an ancestor. An index also matches the append position.

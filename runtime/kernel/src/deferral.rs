@@ -37,15 +37,7 @@ code_enum! {
 impl DeferralReason {
     /// Returns true if only an operator can fix the cause; waiting is useless.
     pub const fn needs_operator(self) -> bool {
-        match self {
-            Self::RateLimited
-            | Self::Overloaded
-            | Self::ModelLoading
-            | Self::Unreachable
-            | Self::NoAnswer
-            | Self::RequestRefused => false,
-            Self::KeyRefused | Self::PaymentRequired | Self::AccessDenied | Self::ModelNotFound => true,
-        }
+        matches!(self, Self::KeyRefused | Self::PaymentRequired | Self::AccessDenied | Self::ModelNotFound)
     }
 }
 

@@ -114,11 +114,9 @@ impl Driver {
         Ready { append: Some(append), released }
     }
 
-    /// Handles the journal's answer: with `Ok` the records are durable, and the step's output is released.
-    ///
-    /// # Errors
-    /// Returns the journal's error. The records may be durable nevertheless, so the board must be dropped and recovered
-    /// from the journal.
+    /// Handles the journal's answer: with `Ok` the records are durable, and the step's output is released. After an
+    /// error of the journal the records may be durable nevertheless, so the board must be dropped and recovered from
+    /// the journal.
     pub fn complete_append<E>(&mut self, answer: Result<(), E>) -> Result<Step, E> {
         match answer {
             Err(error) if !mutants::is_active(Mutant::IgnoreAppendError) => Err(error),

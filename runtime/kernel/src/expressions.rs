@@ -72,9 +72,6 @@ impl<'a> ExpressionCompiler<'a> {
     }
 
     /// Compiles the expression of an owner.
-    ///
-    /// # Errors
-    /// As [`Expr::compile`].
     pub fn compile(&self, source: &str, owner: ExpressionOwner<'_>) -> Result<Expr, CompileError> {
         let expr = Expr::compile_in(self.dialect, source, owner.variables())?;
         Ok(expr.with_numbers(&|look| self.is_number(look, owner)))

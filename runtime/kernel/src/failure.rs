@@ -37,18 +37,9 @@ code_enum! {
 impl FailureCode {
     /// Returns true if a retry may succeed.
     pub const fn is_retryable(self) -> bool {
-        match self {
-            Self::Refused | Self::RateLimited | Self::CassetteMiss | Self::BudgetExhausted | Self::NotConfigured => {
-                false
-            }
-            Self::Timeout
-            | Self::Unreachable
-            | Self::Truncated
-            | Self::Empty
-            | Self::Protocol
-            | Self::Crashed
-            | Self::LeaseExpired
-            | Self::Lost => true,
-        }
+        !matches!(
+            self,
+            Self::Refused | Self::RateLimited | Self::CassetteMiss | Self::BudgetExhausted | Self::NotConfigured
+        )
     }
 }

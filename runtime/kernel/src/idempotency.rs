@@ -27,10 +27,7 @@ impl fmt::Display for InvalidKeyPart {
 
 impl std::error::Error for InvalidKeyPart {}
 
-/// Returns the idempotency key for content that an agent submits for a task.
-///
-/// # Errors
-/// Returns an error for an invalid agent or task.
+/// Returns the idempotency key for content that an agent submits for a task. Fails for an invalid agent or task.
 pub fn key(agent: &str, task: &str, content: &[u8]) -> Result<String, InvalidKeyPart> {
     for (part, name) in [("agent", agent), ("task", task)] {
         if name.is_empty() || name.contains(SEPARATOR) {

@@ -13,6 +13,7 @@ use crate::limits::CallLimits;
 use crate::money::Price;
 use crate::mutants::{self, Mutant};
 use crate::record::{Architect, Resource};
+use crate::rejection::getters;
 
 /// Largest integer such that canonical JSON (RFC 8785) represents it and all smaller ones exactly.
 const EXACT_MAX: u64 = (1 << 53) - 1;
@@ -34,13 +35,13 @@ pub struct Usage {
     /// Tokens of the reply.
     pub completion: u64,
     /// Tokens of the prompt that the provider had cached.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub cached: u64,
     /// True if the figures are an estimate of the runtime, because the provider gave none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub estimated: bool,
     /// Money of an inner board's calls, in 10⁻⁹ of the currency; 0 for a model's call, which is settled by its price.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub money: u64,
 }
 
@@ -114,10 +115,10 @@ pub struct Account {
     /// Recorded time between calls and their outcomes, in milliseconds.
     pub running_ms: u64,
     /// Money of settled calls, in 10⁻⁹ of the currency, as far as their models have a price.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub money: u64,
     /// Money reserved for calls in progress.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub money_reserved: u64,
 }
 
@@ -189,24 +190,15 @@ pub struct BudgetExceeded {
 }
 
 impl Ledger {
-    /// Returns the account of the board.
-    pub const fn board(&self) -> &Account {
-        &self.board
-    }
-
-    /// Returns the accounts of the workers that were called.
-    pub const fn workers(&self) -> &BTreeMap<WorkerName, Account> {
-        &self.workers
-    }
-
-    /// Returns the accounts of the branches that were called.
-    pub const fn branches(&self) -> &BTreeMap<Branch, Account> {
-        &self.branches
-    }
-
-    /// Returns the cost of a generated blueprint, if a model wrote it; the board's account includes it.
-    pub const fn architect(&self) -> Option<&Account> {
-        self.architect.as_ref()
+    getters! { self:
+        /// Returns the account of the board.
+        pub board -> &Account = &self.board;
+        /// Returns the accounts of the workers that were called.
+        pub workers -> &BTreeMap<WorkerName, Account> = &self.workers;
+        /// Returns the accounts of the branches that were called.
+        pub branches -> &BTreeMap<Branch, Account> = &self.branches;
+        /// Returns the cost of a generated blueprint, if a model wrote it; the board's account includes it.
+        pub architect -> Option<&Account> = self.architect.as_ref();
     }
 
     /// Charges the board with the cost of its blueprint.
@@ -226,10 +218,8 @@ impl Ledger {
         self.architect = Some(account);
     }
 
-    /// Returns an error if a call of a branch cannot be afforded under these limits.
-    ///
-    /// # Errors
-    /// Returns the first budget that does not suffice.
+    /// Returns an error if a call of a branch cannot be afforded under these limits. The error is the first budget that
+    /// does not suffice.
     pub fn check_budget(
         &self,
         limits: &CallLimits,
@@ -273,9 +263,6 @@ impl Ledger {
     }
 
     /// Returns an error if a call is not affordable after one that held `before` and cost `usage`.
-    ///
-    /// # Errors
-    /// Returns the first budget that does not suffice.
     pub fn check_budget_after(
         &self,
         limits: &CallLimits,
@@ -325,11 +312,6 @@ impl Ledger {
         change(self.workers.entry(branch.worker.clone()).or_default());
         change(self.branches.entry(branch.clone()).or_default());
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 #[cfg(test)]

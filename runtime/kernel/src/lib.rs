@@ -76,3 +76,8 @@ pub mod text;
 pub mod tree;
 pub mod view;
 pub mod work_budget;
+
+/// Returns true for the value that serde leaves out.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -16,11 +16,8 @@ const AMOUNT_MAX: f64 = 9e6;
 pub struct Money(pub u64);
 
 impl Money {
-    /// Converts a decimal number of the currency.
-    ///
-    /// # Errors
-    /// Returns an error if it is negative, not finite, above nine million, or positive but rounded to zero at nine
-    /// decimals.
+    /// Converts a decimal number of the currency. Fails if it is negative, not finite, above nine million, or positive
+    /// but rounded to zero at nine decimals.
     pub fn from_amount(amount: f64) -> Result<Self, String> {
         if !(0.0..=AMOUNT_MAX).contains(&amount) {
             return Err(format!("an amount of money lies between 0 and {AMOUNT_MAX}"));

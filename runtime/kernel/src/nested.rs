@@ -40,10 +40,8 @@ pub struct NestedInputError {
 }
 
 /// Returns the request of the inner board: the declared members, from the values shown to the worker. Missing and
-/// currently unreadable values are omitted. Names in places are replaced by their bindings.
-///
-/// # Errors
-/// Returns an error for a readable value that did not fit into the view.
+/// currently unreadable values are omitted. Names in places are replaced by their bindings. Fails for a readable value
+/// that did not fit into the view.
 pub fn request(inner: &NestedBoardSpec, shown: &CallContext) -> Result<Value, NestedInputError> {
     let mut request = Map::new();
     for (member, from) in &inner.input {

@@ -95,10 +95,8 @@ impl<'a> From<&'a PatchOperation> for Op<'a> {
 ///
 /// Members that an operation does not define are ignored (RFC 6902 section 4). The operations borrow the patch's
 /// values, so its numbers must be canonical already ([`json::normalise`], SPEC section 2). Only `max_ops` of `limits`
-/// applies here: bytes are counted where the text is read.
-///
-/// # Errors
-/// Returns violations with `not_a_patch`, `unknown_op`, `bad_pointer` or `too_large`, pointing into the patch.
+/// applies here: bytes are counted where the text is read. Violations of `not_a_patch`, `unknown_op`, `bad_pointer` and
+/// `too_large` point into the patch.
 pub fn parse<'a>(value: &'a Value, limits: &PatchLimits) -> Result<Vec<Op<'a>>, Vec<Violation>> {
     let Value::Array(elements) = value else {
         let message = format!("a patch is an array of operations, this is {}", kind_of(value));

@@ -46,10 +46,7 @@ impl PathSyntax {
         if blueprint >= 2 && journal >= SINCE_BINDINGS { Self::Named } else { Self::Plain }
     }
 
-    /// Parses a pattern.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Pattern::parse`], or one for a token in braces that is no name.
+    /// Parses a pattern. Fails like [`Pattern::parse`], and for a token in braces that is no name.
     pub fn parse(self, text: &str) -> Result<Pattern, PatternError> {
         let mut pattern = Pattern::parse(text)?;
         if self == Self::Named {
@@ -134,11 +131,9 @@ impl<'p> Walk<'p> {
 type Positions = u64;
 
 impl Pattern {
-    /// Parses a pattern; escapes are those of RFC 6901. The empty text is the pattern of the whole document.
-    ///
-    /// # Errors
-    /// Returns an error for a missing leading `/`, an escape other than `~0` and `~1`, or `-` before the end. Also for
-    /// more than 32 tokens, 4 `**` or 2048 bytes.
+    /// Parses a pattern; escapes are those of RFC 6901. The empty text is the pattern of the whole document. Fails for
+    /// a missing leading `/`, an escape other than `~0` and `~1`, or `-` before the end; also for more than 32 tokens,
+    /// 4 `**` or 2048 bytes.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let refuse = |why: String| Err(PatternError(why));
         if text.len() > BYTES_MAX {

@@ -191,9 +191,6 @@ pub(crate) fn judge_edit(plan: &Plan, state: &State, edit: &EditProposal<'_>) ->
 }
 
 /// Judges a patch that needs no grant: syntax, application, a change of the state, schema and invariants.
-///
-/// # Errors
-/// Returns the rejection.
 pub fn amend(plan: &Plan, state: &State, mut patch: Value) -> Result<Accepted, Rejection> {
     json::normalise(&mut patch);
     match run(plan, state, Subject::Amendment, Unwrapped::from_patch(patch, None).into()) {

@@ -67,15 +67,9 @@ pub struct Plan {
 /// Source of plans. A plan is immutable, so boards with one blueprint can share it; compiled schemas are large.
 pub trait PlanSource {
     /// Returns the plan of a blueprint in a mode, for a board of this journal format.
-    ///
-    /// # Errors
-    /// Like [`Plan::compile`].
     fn plan_for_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String>;
 
     /// Like [`PlanSource::plan_for_format`], for the newest format.
-    ///
-    /// # Errors
-    /// Like [`Plan::compile`].
     fn plan(&self, blueprint: Blueprint, mode: &Mode) -> Result<Arc<Plan>, String> {
         self.plan_for_format(blueprint, mode, record::FORMAT)
     }
@@ -103,7 +97,7 @@ impl Plan {
         let mut own = Self::compile_for(Arc::clone(&self.blueprint), self.mode.clone(), self.journal_format)?;
         own.original_request = Some(request.clone());
         for worker_plan in own.workers.values_mut().filter_map(Arc::get_mut) {
-            worker_plan.contract.set_request(request);
+            worker_plan.contract.original_request = Some(request.clone());
         }
         Ok(Arc::new(own))
     }
@@ -126,18 +120,13 @@ impl Plan {
         worker_plan.is_some_and(|seat| seat.interface == Interface::Patch && seat.worker.format.is_some())
     }
 
-    /// Compiles a blueprint for boards of a mode. `patchboard-lint` reports all errors, with positions.
-    ///
-    /// # Errors
-    /// Returns the first error, as a human-readable message.
+    /// Compiles a blueprint for boards of a mode. `patchboard-lint` reports all errors, with positions. Returns the
+    /// first error, as a human-readable message.
     pub fn compile(blueprint: Arc<Blueprint>, mode: Mode) -> Result<Self, String> {
         Self::compile_for(blueprint, mode, record::FORMAT)
     }
 
     /// Like [`Plan::compile`], for boards of a journal format.
-    ///
-    /// # Errors
-    /// Like [`Plan::compile`].
     pub fn compile_for(blueprint: Arc<Blueprint>, mode: Mode, journal: u32) -> Result<Self, String> {
         let paths = PathSyntax::for_formats(blueprint.blueprint, journal);
         let is_join = !blueprint.joins_on_first() && journal >= record::SINCE_BINDINGS;
@@ -192,20 +181,13 @@ impl Plan {
             };
             let contract = compile(&worker)?;
             let is_ablated = worker.agent == AgentKind::Llm;
-            let open = match is_ablated && !mode.has(Component::Contracts) {
-                true => Some(Arc::new(compile(&open(&worker))?)),
-                false => None,
-            };
+            let is_open = is_ablated && !mode.has(Component::Contracts);
+            let unrestricted = is_open.then(|| compile(&open(&worker)).map(Arc::new)).transpose()?;
             let interface = mode.interface(&worker);
             let fixed = FixedParts::new(&worker, &schema, interface, paths).beginning_with(&state.initial);
             let is_told = !is_ablated || mode.has(Component::Feedback);
-            let files = match &worker.files {
-                Some(files) => {
-                    let access = Access::compile(files).map_err(|error| format!("workers.{name}.files.{error}"))?;
-                    Some(Arc::new(access))
-                }
-                None => None,
-            };
+            let files = worker.files.as_ref().map(Access::compile).transpose();
+            let files = files.map_err(|error| format!("workers.{name}.files.{error}"))?.map(Arc::new);
             if blueprint.workspace.is_some() {
                 keeps_files(&contract).map_err(|path| format!("workers.{name}: {path} {FILES_ARE_THE_KERNELS}"))?;
             }
@@ -228,7 +210,7 @@ impl Plan {
                 worker,
                 contract,
                 names,
-                unrestricted: open,
+                unrestricted,
                 interface,
                 files,
                 steps: Step::of_mode(&mode, is_ablated),
@@ -248,7 +230,7 @@ impl Plan {
             if let Some(missing) = workers.iter().find(|worker| !worker_plans.contains_key(*worker)) {
                 return Err(wrong(format!("there is no worker {missing}")));
             }
-            let chosen = match &rule.run {
+            let selector = match &rule.run {
                 Run::Member { .. } if !rule.trigger.brings_a_value() => {
                     return Err(wrong("run.at: nothing comes with this trigger that a name could stand in".to_owned()));
                 }
@@ -258,39 +240,27 @@ impl Plan {
                 }
                 Run::Worker(_) | Run::Group(_) => None,
             };
+            let pattern = |path: &str| {
+                let pattern = paths.parse(path).map_err(|error| wrong(error.to_string()));
+                pattern.map(|pattern| pattern.under_any_binding())
+            };
+            let rest = |kind, rules: &[_]| CompiledTrigger::Quiescence(QuiescenceWait::new(kind, rules.to_vec()));
             let wakes_on = match &rule.trigger {
                 Trigger::Start => CompiledTrigger::Start,
                 Trigger::Manual => CompiledTrigger::Signal(rule.name.to_string()),
                 Trigger::Signal(name) => CompiledTrigger::Signal(name.clone()),
-                Trigger::Event { op, path } => {
-                    let path = paths.parse(path).map_err(|error| wrong(error.to_string()))?;
-                    CompiledTrigger::Event { op: *op, path: path.under_any_binding() }
-                }
-                Trigger::Each(path) => {
-                    let path = paths.parse(path).map_err(|error| wrong(error.to_string()))?;
-                    CompiledTrigger::Each(path.under_any_binding())
-                }
-                Trigger::After(rules) if is_join => {
-                    CompiledTrigger::Quiescence(QuiescenceWait::new(QuiescenceKind::Completed, rules.clone()))
-                }
+                Trigger::Event { op, path } => CompiledTrigger::Event { op: *op, path: pattern(path)? },
+                Trigger::Each(path) => CompiledTrigger::Each(pattern(path)?),
+                Trigger::After(rules) if is_join => rest(QuiescenceKind::Completed, rules),
                 Trigger::After(rules) | Trigger::AfterFirst(rules) => CompiledTrigger::After(rules.clone()),
-                Trigger::Settled(rules) => {
-                    CompiledTrigger::Quiescence(QuiescenceWait::new(QuiescenceKind::Settled, rules.clone()))
-                }
-                Trigger::Idle(rules) => {
-                    CompiledTrigger::Quiescence(QuiescenceWait::new(QuiescenceKind::Each, rules.clone()))
-                }
+                Trigger::Settled(rules) => rest(QuiescenceKind::Settled, rules),
+                Trigger::Idle(rules) => rest(QuiescenceKind::Each, rules),
                 Trigger::Every(pattern) => CompiledTrigger::Every(Box::new(
                     Cron::parse(pattern).map_err(|error| wrong(format!("every: {error}")))?,
                 )),
             };
-            let when = match &rule.when {
-                Some(source) => {
-                    let compiled = expressions.compile(source, ExpressionOwner::Rule(rule));
-                    Some(compiled.map_err(|error| wrong(error.to_string()))?)
-                }
-                None => None,
-            };
+            let when = rule.when.as_ref().map(|source| expressions.compile(source, ExpressionOwner::Rule(rule)));
+            let when = when.transpose().map_err(|error| wrong(error.to_string()))?;
             let lasts = match rule.delay.as_ref().map(|delay| &delay.length) {
                 None => None,
                 Some(blueprint::DelayLength::For(time)) if time.as_ms() > DELAY_MS_MAX => {
@@ -312,27 +282,20 @@ impl Plan {
                 Delay { length: lasts, except_waits_of: members.cloned().collect() }
             });
             let (name, urgent, binds) = (rule.name.clone(), rule.urgent, binds(rule, paths)?);
-            rules.push(Rule { name, workers, selector: chosen, trigger: wakes_on, binds, when, urgent, delay });
+            rules.push(Rule { name, workers, selector, trigger: wakes_on, binds, when, urgent, delay });
         }
         let mut invariants = Vec::with_capacity(blueprint.invariants.len());
         for invariant in &blueprint.invariants {
             let wrong = |what: String| format!("invariant {}: {what}", invariant.name);
-            let each = match &invariant.each {
-                Some(path) => Some(Pattern::parse(path).map_err(|error| wrong(error.to_string()))?),
-                None => None,
-            };
+            let each = invariant.each.as_deref().map(Pattern::parse).transpose();
+            let each = each.map_err(|error| wrong(error.to_string()))?;
             let compiled = expressions.compile(&invariant.expr, ExpressionOwner::Invariant(invariant));
             let expr = compiled.map_err(|error| wrong(error.to_string()))?;
             let (name, message) = (invariant.name.clone(), invariant.message.clone());
             invariants.push(Invariant { name, each, expr, message });
         }
-        let done = match &blueprint.done {
-            Some(done) => {
-                let compiled = expressions.compile(&done.when, ExpressionOwner::Done);
-                Some(compiled.map_err(|error| format!("done: {error}"))?)
-            }
-            None => None,
-        };
+        let done = blueprint.done.as_ref().map(|done| expressions.compile(&done.when, ExpressionOwner::Done));
+        let done = done.transpose().map_err(|error| format!("done: {error}"))?;
         let is_exempt = |(_, worker): &(_, &Worker)| worker.limits.exempt;
         let exempt = blueprint.workers.iter().filter(is_exempt).map(|(name, _)| name.clone()).collect();
         let mut backlog = BTreeMap::new();
@@ -395,10 +358,7 @@ pub(crate) fn decoded(pointer: &Pointer) -> Vec<String> {
 pub(crate) const FILES_ARE_THE_KERNELS: &str =
     "lets it write to /files, which says what the files of the workspace are and is kept by the kernel";
 
-/// Checks that a contract cannot write to the file records.
-///
-/// # Errors
-/// Returns the path of a grant that can.
+/// Checks that a contract cannot write to the file records. The error is the path of a grant that can.
 fn keeps_files(contract: &Contract) -> Result<(), String> {
     let files = Pattern::parse(&format!("/{FILES}")).map_err(|error| error.to_string())?;
     let reaches = |path: &&Pattern| path.collides(&files) || path.lies_above(&files) || files.lies_above(path);

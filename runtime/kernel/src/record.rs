@@ -211,10 +211,8 @@ impl Record {
         Self { seq, kind, at, header, payload, hash, derived }
     }
 
-    /// Checks the chain and the columns beside the header; needs no salt.
-    ///
-    /// # Errors
-    /// Returns [`RecordError::Hash`], [`RecordError::Column`] or [`RecordError::Unreadable`].
+    /// Checks the chain and the columns beside the header; needs no salt. Fails with [`RecordError::Hash`],
+    /// [`RecordError::Column`] or [`RecordError::Unreadable`].
     pub fn check_chain(&self, previous: Digest) -> Result<(), RecordError> {
         if chain(previous, &self.header) != self.hash {
             return Err(RecordError::Hash);
@@ -234,10 +232,8 @@ impl Record {
     }
 
     /// Checks that the payload holds exactly the values to which the header commits. If some are erased, only their
-    /// names are checked; see [`Record::replacement`] for the current values.
-    ///
-    /// # Errors
-    /// Returns [`RecordError::Value`], [`RecordError::Values`] or [`RecordError::Unreadable`].
+    /// names are checked; see [`Record::replacement`] for the current values. Fails with [`RecordError::Value`],
+    /// [`RecordError::Values`] or [`RecordError::Unreadable`].
     pub fn check_values(&self, hasher: &Hasher) -> Result<(), RecordError> {
         let header = object(&self.header)?;
         let none = Map::new();
@@ -271,9 +267,6 @@ impl Record {
     }
 
     /// Returns the marker of erased values, if there are any.
-    ///
-    /// # Errors
-    /// [`RecordError::Unreadable`].
     pub fn redaction_marker(&self) -> Result<Option<RedactionMarker>, RecordError> {
         if !self.is_redacted() {
             return Ok(None);
@@ -284,9 +277,6 @@ impl Record {
 
     /// Returns, for a record with erased values, the `redacted` record and the commitment to the current payload that
     /// it must hold.
-    ///
-    /// # Errors
-    /// [`RecordError::Unreadable`].
     pub fn replacement(&self, hasher: &Hasher) -> Result<Option<(Seq, Digest)>, RecordError> {
         let Some(erasure) = self.redaction_marker()? else { return Ok(None) };
         let payload = Value::Object(object(&self.payload)?);
@@ -300,19 +290,14 @@ impl Record {
     }
 
     /// Returns its values, by the names of their fields.
-    ///
-    /// # Errors
-    /// [`RecordError::Unreadable`].
     pub fn values(&self) -> Result<Map<String, Value>, RecordError> {
         let mut values = object(&self.payload)?;
         values.remove(REDACTED_MEMBER);
         Ok(values)
     }
 
-    /// Returns the contents of the record, and parses them if that was not done before.
-    ///
-    /// # Errors
-    /// Returns [`RecordError::NewerFormat`] or [`RecordError::Unreadable`].
+    /// Returns the contents of the record, and parses them if that was not done before. Fails with
+    /// [`RecordError::NewerFormat`] or [`RecordError::Unreadable`].
     pub fn body(&self) -> Result<&Body, RecordError> {
         let body = self.derived.body.get_or_init(|| self.parse_body().map(Arc::new));
         body.as_deref().map_err(Clone::clone)
@@ -334,9 +319,6 @@ impl Record {
     }
 
     /// Returns the external caller that caused the record, if it names one.
-    ///
-    /// # Errors
-    /// [`RecordError::Unreadable`].
     pub fn principal(&self) -> Result<Option<Principal>, RecordError> {
         let principal = self.values()?.remove(PRINCIPAL);
         let read = principal.map(serde_json::from_value).transpose();
@@ -344,9 +326,6 @@ impl Record {
     }
 
     /// Returns the merged fields ([`merge_fields`]) as JSON, written once for all readers of the record.
-    ///
-    /// # Errors
-    /// [`RecordError::Unreadable`].
     pub fn merged_text(&self) -> Result<&str, RecordError> {
         let merge = || merge_fields(self).map(|fields| Value::Object(fields).to_string().into());
         self.derived.merged.get_or_init(merge).as_deref().map_err(Clone::clone)
@@ -368,9 +347,6 @@ struct Columns {
 }
 
 /// Merges header, payload and hash of a record for people and scripts.
-///
-/// # Errors
-/// [`RecordError::Unreadable`].
 pub fn merge_fields(record: &Record) -> Result<Map<String, Value>, RecordError> {
     let mut fields = object(&record.header)?;
     fields.remove("values");

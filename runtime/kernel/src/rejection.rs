@@ -44,6 +44,19 @@ macro_rules! code_enum {
 }
 pub use code_enum;
 
+/// Defines methods that return a part of `self`, each in one line below its documentation.
+macro_rules! getters {
+    ($this:ident: $($(#[$doc:meta])* pub $name:ident -> $type:ty = $part:expr;)*) => {
+        $(
+            $(#[$doc])*
+            pub const fn $name(&$this) -> $type {
+                $part
+            }
+        )*
+    };
+}
+pub(crate) use getters;
+
 code_enum! {
     /// Stage of the pipeline, in order.
     Stage {
@@ -267,10 +280,10 @@ impl Violation {
         self
     }
 
-    /// Sets the value found.
+    /// Sets the value found, if there is one.
     #[must_use]
-    pub fn with_found(mut self, found: Value) -> Self {
-        self.found = Some(found);
+    pub fn with_found(mut self, found: impl Into<Option<Value>>) -> Self {
+        self.found = found.into();
         self
     }
 }
@@ -309,6 +322,11 @@ pub struct Rejection {
 }
 
 impl Rejection {
+    /// Creates a rejection of the whole proposal for one reason.
+    pub(crate) fn single(stage: Stage, code: Code, message: impl Into<String>) -> Self {
+        Self::new(stage, vec![Violation::new(code, "", message)])
+    }
+
     /// Creates a rejection at `stage`; keeps the first [`VIOLATIONS_MAX`] of `violations`.
     ///
     /// # Panics

@@ -67,10 +67,7 @@ pub struct ReplayReport {
     pub redacted: Option<(Seq, Seq)>,
 }
 
-/// Derives every record again, up to and including `to`.
-///
-/// # Errors
-/// Returns the first record that cannot be read or that differs.
+/// Derives every record again, up to and including `to`. Returns the first record that cannot be read or that differs.
 pub fn replay(records: &[Record], to: Option<Seq>) -> Result<ReplayReport, Divergence> {
     let records = match to {
         Some(to) => &records[..records.len().min(usize::try_from(to.0).unwrap_or(usize::MAX).saturating_add(1))],
@@ -85,10 +82,8 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<ReplayReport, Diver
     let (mut board, mut derived) = match erased {
         Some((Seq(0), _)) => {
             replayed = 1;
-            (
-                Board::from_created(first, &UncachedPlans).map_err(|error| divergence(first.seq, error.to_string()))?,
-                Vec::new(),
-            )
+            let board = Board::from_created(first, &UncachedPlans);
+            (board.map_err(|error| divergence(first.seq, error.to_string()))?, Vec::new())
         }
         _ => create(first).map(|(board, step)| (board, step.records))?,
     };
@@ -100,10 +95,8 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<ReplayReport, Diver
         replayed += batch.len();
         if to.is_none() && batch.len() < derived.len() {
             let missing = &derived[batch.len()];
-            return Err(divergence(
-                missing.seq,
-                format!("the journal ends inside a step: {} is missing", missing.kind),
-            ));
+            let what = format!("the journal ends inside a step: {} is missing", missing.kind);
+            return Err(divergence(missing.seq, what));
         }
         snapshots.record_digest(&board);
         let Some(next) = records.get(replayed) else { break };
@@ -201,22 +194,16 @@ fn redacted_range(records: &[Record]) -> Result<Option<(Seq, Seq)>, Divergence> 
     Ok(Some((records[first].seq, to)))
 }
 
-/// Returns the state at a version.
-///
-/// # Errors
-/// Returns [`BoardError::BadRecord`] if a record cannot be applied or if there is no such version.
+/// Returns the state at a version. Fails with [`BoardError::BadRecord`] if a record cannot be applied or if there is no
+/// such version.
 pub fn state_at(records: &[Record], version: Version) -> Result<State, BoardError> {
     board_at(records, version).map(|board| board.state().clone())
 }
 
-/// Returns the board right after the commit of a version.
-///
-/// # Errors
-/// Returns [`BoardError::BadRecord`] if a record cannot be applied or if there is no such version.
+/// Returns the board right after the commit of a version. Fails like [`state_at`].
 pub fn board_at(records: &[Record], version: Version) -> Result<Board, BoardError> {
-    let (first, rest) = match records.split_first() {
-        Some(split) => split,
-        None => return Err(BoardError::BadRecord { seq: Seq(0), message: "the journal is empty".to_owned() }),
+    let Some((first, rest)) = records.split_first() else {
+        return Err(BoardError::BadRecord { seq: Seq(0), message: "the journal is empty".to_owned() });
     };
     let mut board = Board::from_created(first, &UncachedPlans)?;
     for record in rest {
@@ -317,10 +304,8 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
     let plan: &Plan = board.plan();
     let body = record.body().map_err(|error| divergence(record.seq, error.to_string()))?;
     Ok(match body.clone() {
-        Body::Committed(record::Committed { by: Author { edit: Some(_), .. }, written, .. }) => {
-            edit(record, &written.unwrap_or_default())?
-        }
-        Body::NoOp(record::NoOp { by: Author { edit: Some(_), .. }, written, .. }) => {
+        Body::Committed(record::Committed { by: Author { edit: Some(_), .. }, written, .. })
+        | Body::NoOp(record::NoOp { by: Author { edit: Some(_), .. }, written, .. }) => {
             edit(record, &written.unwrap_or_default())?
         }
         Body::Rejected(rejected) if rejected.by.edit.is_some() => edit(record, &rejected.reply)?,
@@ -328,16 +313,13 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
             let member = |name| patch.get(0).and_then(|op| op.get(name)).cloned().unwrap_or_default();
             Input::Amend { path: member("path").as_str().unwrap_or_default().to_owned(), value: member("value") }
         }
-        Body::Committed(record::Committed { by, patch, intent, expand, written, raw, .. }) => {
+        Body::Committed(record::Committed { by, patch, intent, expand, written, raw, .. })
+        | Body::Expanded(record::Expanded { by, patch, intent, expand, written, raw }) => {
             let reply = Reply { patch, intent, expand, written, clarify: None, pass: None };
             propose(reply.judged_body(plan, &by), by, raw)
         }
         Body::NoOp(record::NoOp { by, patch, intent, written, pass, raw }) => {
             let reply = Reply { patch, intent, expand: Vec::new(), written, clarify: None, pass };
-            propose(reply.judged_body(plan, &by), by, raw)
-        }
-        Body::Expanded(record::Expanded { by, patch, intent, expand, written, raw }) => {
-            let reply = Reply { patch, intent, expand, written, clarify: None, pass: None };
             propose(reply.judged_body(plan, &by), by, raw)
         }
         Body::Rejected(rejected) => {
@@ -422,14 +404,7 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
         Body::Redacted(redacted) => Input::Redact(redacted),
         Body::Ended(ended) if ended.end == End::Cancelled => Input::Cancel,
         Body::Ended(ended) if ended.end == End::Failed => Input::Meltdown,
-        Body::Created(_)
-        | Body::Scheduled(_)
-        | Body::Invoked(_)
-        | Body::Reserved(_)
-        | Body::Skipped(_)
-        | Body::Breaker(_)
-        | Body::Budget(_)
-        | Body::Ended(_) => {
+        _ => {
             return Err(divergence(record.seq, format!("{} does not follow from what came before", record.kind)));
         }
     })

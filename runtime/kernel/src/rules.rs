@@ -390,10 +390,8 @@ fn variables<'a>(
 }
 
 /// Returns true if the condition of a delayed invocation's rule holds when the delay ends, with the current value at
-/// the event's place. `by` is the author of the commit.
-///
-/// # Errors
-/// Returns the reason why the condition could not be evaluated.
+/// the event's place. `by` is the author of the commit. The error is the reason why the condition could not be
+/// evaluated.
 pub(crate) fn still_matches(
     plan: &Plan,
     state: &Node,

@@ -230,14 +230,6 @@ impl Scheduler {
         self.provider_waits().map(|(_, wait)| wait.patience).min()
     }
 
-    /// Returns the first invocation with a wait for a provider that is out of patience.
-    pub fn out_of_patience(&self, now: Timestamp) -> Option<&OpenInvocation> {
-        let is_over = |wait: &ProviderWait| wait.patience <= now;
-        self.open
-            .values()
-            .find(|open| open.deferrals.as_ref().and_then(|deferrals| deferrals.waiting.as_ref()).is_some_and(is_over))
-    }
-
     /// Returns the branch of every open, queued or delayed invocation.
     pub fn unfinished(&self) -> impl Iterator<Item = &Branch> {
         let open = self.open.values().map(|open| &open.queued);
@@ -311,10 +303,7 @@ impl Scheduler {
             let rule = queued.branch.rule.as_ref();
             rule.is_some_and(|name| plan.rules.iter().any(|rule| rule.urgent && rule.name == *name))
         };
-        let before = match is_urgent(&queued) {
-            true => self.queue.iter().position(|waiting| !is_urgent(waiting)),
-            false => None,
-        };
+        let before = if is_urgent(&queued) { self.queue.iter().position(|waiting| !is_urgent(waiting)) } else { None };
         self.queue.insert(before.unwrap_or(self.queue.len()), queued);
     }
 

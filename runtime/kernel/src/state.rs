@@ -16,7 +16,7 @@ use crate::digest::{Digest, Hasher};
 use crate::id::Version;
 use crate::json;
 use crate::patch::{Op, kind_of};
-use crate::rejection::{Code, Violation};
+use crate::rejection::{Code, Violation, getters};
 use crate::tree::{Edit, Node, Revision};
 
 mod place;
@@ -49,19 +49,18 @@ impl State {
         (hasher.tree(&root) == digest).then(|| Self { root, revision: at, digest, hasher: Arc::clone(hasher) })
     }
 
-    /// Returns the whole document.
-    pub const fn root(&self) -> &Node {
-        &self.root
+    getters! { self:
+        /// Returns the whole document.
+        pub root -> &Node = &self.root;
+        /// Returns the digest of the whole document (SPEC section 2).
+        pub digest -> Digest = self.digest;
+        /// Returns the version as a revision stamp of the tree.
+        pub revision -> Revision = self.revision;
     }
 
     /// Returns the value at a place.
     pub fn get(&self, pointer: &Pointer) -> Option<&Node> {
         self.root.get(pointer)
-    }
-
-    /// Returns the digest of the whole document (SPEC section 2).
-    pub const fn digest(&self) -> Digest {
-        self.digest
     }
 
     /// Returns the digest that another document would have on this board. Numbers must be normalised
@@ -73,11 +72,6 @@ impl State {
     /// Returns the number of commits.
     pub fn version(&self) -> Version {
         Version(self.revision.into())
-    }
-
-    /// Returns the version as a revision stamp of the tree.
-    pub const fn revision(&self) -> Revision {
-        self.revision
     }
 
     /// Returns the length of the document as compact JSON, in bytes.
@@ -207,9 +201,7 @@ impl Candidate {
     ///
     /// An operation that shrinks the document is accepted even if the result is still larger than the limit. Messages
     /// name kinds and lengths, but neither values nor keys beyond those in the operation; values are only in `found`.
-    ///
-    /// # Errors
-    /// Returns `path_not_found`, `test_failed`, `index_out_of_range` or `result_too_large` with the place, and leaves
+    /// Fails with `path_not_found`, `test_failed`, `index_out_of_range` or `result_too_large` and the place, and leaves
     /// the candidate unchanged. Never panics, whatever the operation.
     pub fn apply(&mut self, op: &Op<'_>, limits: ResultLimits) -> Result<AppliedOp, Violation> {
         if let Op::Test { path, value } = op {

@@ -1,6 +1,5 @@
 //! Limits of a board, and its circuit breaker policy.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::Error as _;
@@ -103,7 +102,8 @@ impl Default for BudgetPolicy {
 }
 
 /// Action of a tripped breaker.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Halves the branch's view budget.
     ReduceView,
@@ -113,17 +113,6 @@ pub enum Action {
     StopBoard,
     /// Opens the branch and triggers this worker.
     Wake(WorkerName),
-}
-
-impl Serialize for Action {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::ReduceView => serializer.serialize_str("reduce_view"),
-            Self::StopBranch => serializer.serialize_str("stop_branch"),
-            Self::StopBoard => serializer.serialize_str("stop_board"),
-            Self::Wake(worker) => BTreeMap::from([("wake", worker)]).serialize(serializer),
-        }
-    }
 }
 
 impl<'de> Deserialize<'de> for Action {
@@ -254,10 +243,7 @@ impl Serialize for Expiry {
 impl<'de> Deserialize<'de> for Expiry {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        match text == NEVER {
-            true => Ok(Self::Never),
-            false => text.parse().map(Self::After).map_err(D::Error::custom),
-        }
+        if text == NEVER { Ok(Self::Never) } else { text.parse().map(Self::After).map_err(D::Error::custom) }
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Rule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
     /// Cost limits of its invocations.
-    #[serde(default, skip_serializing_if = "RuleLimits::are_none")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub limits: RuleLimits,
 }
 
@@ -46,12 +46,6 @@ pub struct RuleLimits {
     /// Tokens on this board; absent: only the worker's and the board's limits apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
-}
-
-impl RuleLimits {
-    const fn are_none(&self) -> bool {
-        self.tokens.is_none()
-    }
 }
 
 /// Maximum delay of a rule, in milliseconds: 366 days.
@@ -165,21 +159,16 @@ impl fmt::Display for Run {
 }
 
 /// Event that activates a rule.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Trigger {
     /// The board's creation.
     Start,
     /// The board's creation, once for each matching place of its first document, which includes the request.
+    #[serde(rename = "start")]
     Each(String),
     /// An explicit request for the rule by name.
     Manual,
-    /// A committed change at a place.
-    Event {
-        /// The kind of change; absent: any.
-        op: Option<EventOp>,
-        /// Path pattern of the place. Since format 2 a template: `/notes/{note}` binds `note` for the triggered worker.
-        path: String,
-    },
     /// A schedule, in cron's notation.
     Every(String),
     /// A signal by name.
@@ -193,6 +182,15 @@ pub enum Trigger {
     AfterFirst(Vec<RuleName>),
     /// No invocation of the named rules is under way any more, regardless of outcomes.
     Idle(Vec<RuleName>),
+    /// A committed change at a place.
+    #[serde(untagged)]
+    Event {
+        /// The kind of change; absent: any.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        op: Option<EventOp>,
+        /// Path pattern of the place. Since format 2 a template: `/notes/{note}` binds `note` for the triggered worker.
+        path: String,
+    },
 }
 
 impl Trigger {
@@ -279,30 +277,6 @@ impl<'de> Deserialize<'de> for Run {
             },
             _ => Err(D::Error::custom("a rule runs a worker, {group} or {group, at}")),
         }
-    }
-}
-
-impl Serialize for Trigger {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = Map::new();
-        match self {
-            Self::Start => return serializer.serialize_str("start"),
-            Self::Manual => return serializer.serialize_str("manual"),
-            Self::Event { op, path } => {
-                if let Some(op) = op {
-                    map.insert("op".into(), op.as_str().into());
-                }
-                map.insert("path".into(), path.clone().into());
-            }
-            Self::Every(cron) => drop(map.insert("every".into(), cron.clone().into())),
-            Self::Signal(name) => drop(map.insert("signal".into(), name.clone().into())),
-            Self::Each(path) => drop(map.insert("start".into(), path.clone().into())),
-            Self::After(rules) | Self::Settled(rules) | Self::AfterFirst(rules) | Self::Idle(rules) => {
-                let names = rules.iter().map(|name| name.as_str().into()).collect();
-                map.insert(self.word().into(), Value::Array(names));
-            }
-        }
-        map.serialize(serializer)
     }
 }
 

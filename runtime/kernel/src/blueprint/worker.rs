@@ -24,7 +24,7 @@ pub struct Worker {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupName>,
     /// Position among the members of its group that are triggered together: smallest first, then by name.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub order: i8,
     /// One-line description for other workers, part of its group's definition.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -82,11 +82,6 @@ pub struct Worker {
     /// Extra arguments for its agent. For `builtin:` and `board`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<Map<String, Value>>,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(order: &i8) -> bool {
-    *order == 0
 }
 
 /// Kind of agent that does a worker's work.
@@ -322,22 +317,17 @@ code_enum! {
 
 code_enum! {
     /// State that must not have changed between a worker's view and its commit (SPEC section 5).
+    #[derive(Default)]
     Freshness {
         /// Nothing beyond explicit `test` operations.
         None = "none",
         /// The places that it writes.
         Target = "target",
         /// Every value that its view showed.
+        #[default]
         Reads = "reads",
         /// Also the membership of collections that its view showed.
         Members = "members",
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "the enum is made by a macro that derives no default")]
-impl Default for Freshness {
-    fn default() -> Self {
-        Self::Reads
     }
 }
 

@@ -57,25 +57,22 @@ pub struct FileAccess {
 
 code_enum! {
     /// Part of a file that must not have changed between a read and a write.
+    #[derive(Default)]
     Granularity {
         /// The lines that were read, wherever later edits have moved them.
+        #[default]
         Lines = "lines",
         /// The whole file.
         File = "file",
     }
 }
 
-#[expect(clippy::derivable_impls, reason = "the enum is made by a macro that derives no default")]
-impl Default for Granularity {
-    fn default() -> Self {
-        Self::Lines
-    }
-}
-
 code_enum! {
     /// Isolation of the authors of a workspace.
+    #[derive(Default)]
     Isolation {
         /// Every write is checked against its author's reads.
+        #[default]
         Storm = "storm",
         /// Prompt instructions only; nothing is checked.
         Soft = "soft",
@@ -84,29 +81,17 @@ code_enum! {
     }
 }
 
-#[expect(clippy::derivable_impls, reason = "the enum is made by a macro that derives no default")]
-impl Default for Isolation {
-    fn default() -> Self {
-        Self::Storm
-    }
-}
-
 code_enum! {
     /// Detail of the report to the author of a rejected edit.
+    #[derive(Default)]
     Presentation {
         /// The current content of the file, and all changes to it and to the other files read.
         Full = "full",
         /// Changes to the parts that its author had read.
+        #[default]
         Diff = "diff",
         /// Names of the changed files and their authors.
         Brief = "brief",
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "the enum is made by a macro that derives no default")]
-impl Default for Presentation {
-    fn default() -> Self {
-        Self::Diff
     }
 }
 

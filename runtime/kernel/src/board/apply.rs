@@ -45,10 +45,8 @@ pub(super) struct ApplyContext {
 }
 
 impl Board {
-    /// Applies the body of the record `seq`.
-    ///
-    /// # Errors
-    /// The reason for which the record does not fit the ones before; only stored records can fail.
+    /// Applies the body of the record `seq`. The error is the reason for which the record does not fit the ones before;
+    /// only stored records can fail.
     pub(super) fn apply(&mut self, seq: Seq, at: Timestamp, body: &Body, beside: ApplyContext) -> Result<(), String> {
         self.advance_time(at, body);
         match body {

@@ -28,11 +28,9 @@ use crate::state::State;
 use crate::tree::Node;
 
 impl Board {
-    /// Creates a board; the step holds `created` and everything that starts at once.
-    ///
-    /// # Errors
-    /// [`BoardError::BadBlueprint`]; [`BoardError::BadRequest`] if the request does not fit its schema, or the initial
-    /// state with it breaks the state schema or an invariant.
+    /// Creates a board; the step holds `created` and everything that starts at once. Fails with
+    /// [`BoardError::BadBlueprint`], or with [`BoardError::BadRequest`] if the request does not fit its schema, or the
+    /// initial state with it breaks the state schema or an invariant.
     pub fn create(genesis: NewBoard, plans: &dyn PlanSource) -> Result<(Self, Step), BoardError> {
         Self::create_in_format(crate::record::FORMAT, genesis, plans)
     }
@@ -88,10 +86,8 @@ impl Board {
         Ok((made, step))
     }
 
-    /// Rebuilds a board from all its records, in order, without deciding anything.
-    ///
-    /// # Errors
-    /// [`BoardError::BadRecord`] names the first record that cannot be read or does not fit the ones before.
+    /// Rebuilds a board from all its records, in order, without deciding anything. [`BoardError::BadRecord`] names the
+    /// first record that cannot be read or does not fit the ones before.
     pub fn recover<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, BoardError> {
         let mut records = records.into_iter();
         let first = records.next().ok_or_else(|| BoardError::bad(Seq(0), "the journal of the board is empty"))?;
@@ -107,9 +103,6 @@ impl Board {
     }
 
     /// Applies one stored record.
-    ///
-    /// # Errors
-    /// [`BoardError::BadRecord`].
     pub fn fold(&mut self, record: &Record) -> Result<(), BoardError> {
         let bad = |message: String| BoardError::BadRecord { seq: record.seq, message };
         if record.seq != self.head.0.next() {
@@ -130,9 +123,6 @@ impl Board {
     }
 
     /// Builds the board of its `created` record alone; the caller folds the later records.
-    ///
-    /// # Errors
-    /// [`BoardError::BadRecord`].
     pub fn from_created(record: &Record, plans: &dyn PlanSource) -> Result<Self, BoardError> {
         let bad = |message: String| BoardError::BadRecord { seq: record.seq, message };
         record.check_chain(crate::record::GENESIS).map_err(|error| bad(error.to_string()))?;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::apply::ApplyContext;
 use super::{Board, Cancellation, Input, Outcome, Step};
 use crate::failure::FailureCode;
-use crate::id::{InvocationId, RuleName, Seq, Timestamp, Version};
+use crate::id::{InvocationId, RuleName, Seq, Timestamp};
 use crate::ledger::Usage;
 use crate::mutants::{self, Mutant};
 use crate::pipeline::AppliedPatch;
@@ -176,10 +176,14 @@ impl StepBuilder<'_> {
                 "the journal has {bytes} of at most {limit} bytes, and takes nothing more that the board has not asked for; \
                  `patchboard retry BOARD --journal BYTES` raises the limit"
             );
-            let violation = Violation::new(Code::JournalFull, "", message);
-            self.step.outcome = Some(Outcome::RejectedUnrecorded(Rejection::new(Stage::Application, vec![violation])));
+            self.refuse(Stage::Application, vec![Violation::new(Code::JournalFull, "", message)]);
         }
         is_full
+    }
+
+    /// Rejects the input without a record.
+    fn refuse(&mut self, stage: Stage, violations: Vec<Violation>) {
+        self.step.outcome = Some(Outcome::RejectedUnrecorded(Rejection::new(stage, violations)));
     }
 
     /// Returns true if an invocation has no attempt left. Attempts lost with a process do not count.
@@ -237,16 +241,7 @@ impl StepBuilder<'_> {
 fn author(open: &OpenInvocation, usage: Option<Usage>) -> Author {
     let attempt =
         Attempt { invocation: open.queued.invocation, number: open.attempt, cause: open.queued.cause, view: open.view };
-    let base: Version = open.base;
-    Author {
-        worker: open.queued.branch.worker.clone(),
-        attempt: Some(attempt),
-        token: None,
-        base,
-        usage,
-        approval: None,
-        edit: None,
-    }
+    Author { attempt: Some(attempt), usage, ..Author::new(open.queued.branch.worker.clone(), open.base) }
 }
 
 /// Returns the usage of a failed call if its kind determines it. Others stay charged at their reservation.
@@ -254,13 +249,6 @@ fn cost_of(code: FailureCode) -> Option<Usage> {
     use FailureCode as F;
     match code {
         F::Unreachable | F::NotConfigured | F::CassetteMiss | F::Refused | F::RateLimited => Some(Usage::default()),
-        F::Timeout
-        | F::Truncated
-        | F::Empty
-        | F::Protocol
-        | F::Crashed
-        | F::LeaseExpired
-        | F::BudgetExhausted
-        | F::Lost => None,
+        _ => None,
     }
 }

@@ -138,40 +138,41 @@ impl Board {
         bindings: &Bindings,
     ) -> Option<DryRun> {
         let queued = queued.filter(|queued| queued.branch.worker == *worker);
-        let (view, prompt, woken_at, seat, trigger, expansions_left) = match queued {
-            Some(queued) => {
-                let CompiledCall {
-                    view,
-                    prompt,
-                    trigger_place: woken_at,
-                    worker_plan: seat,
-                    trigger,
-                    expansions_left,
-                    ..
-                } = self.compile_call(queued);
-                (view, prompt, woken_at, seat, trigger, expansions_left)
-            }
+        let call = match queued {
+            Some(queued) => self.compile_call(queued),
             None => {
                 let seat = self.worker_plan(worker, bindings)?;
                 let view = self.preview(&seat);
-                let prompt = Prompt::new(&seat.worker, &view);
-                let trigger = Self::preview_trigger(&seat);
-                (view, prompt, None, seat, trigger, 0)
+                CompiledCall {
+                    prompt: Prompt::new(&seat.worker, &view),
+                    budget: seat.worker.view_budget(),
+                    feedback: Vec::new(),
+                    trigger_place: None,
+                    trigger: Self::preview_trigger(&seat),
+                    expansions_left: 0,
+                    view,
+                    worker_plan: seat,
+                }
             }
         };
+        let CompiledCall { view, prompt, trigger_place, worker_plan: seat, trigger, expansions_left, .. } = call;
         let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
         let members = match seat.worker.freshness {
             Freshness::Members => places(&view.members),
-            Freshness::None | Freshness::Target | Freshness::Reads => Vec::new(),
+            _ => Vec::new(),
         };
         let basis = Arc::new(ReadSet { state: self.state.clone(), reads: places(&view.reads), members });
         let shown = CallContext::new(Arc::clone(&self.plan), worker.clone(), basis, view.may_expand)?;
-        let shown = shown.with_worker_plan(Arc::clone(&seat)).with_trigger(trigger);
-        let shown = shown.with_question(seat.worker.clarify.is_some() && expansions_left > 0);
-        let shown = shown.with_rule(queued.and_then(|queued| queued.branch.rule.clone()));
-        let shown = shown.with_place(woken_at.as_deref());
-        let shown = shown.with_signal(queued.and_then(|queued| queued.value.clone()));
-        let shown = shown.with_answers(queued.map(|queued| queued.expansion.answers.clone()).unwrap_or_default());
+        let shown = CallContext {
+            worker_plan: Arc::clone(&seat),
+            may_clarify: seat.worker.clarify.is_some() && expansions_left > 0,
+            trigger_place,
+            trigger,
+            triggered_by: queued.and_then(|queued| queued.branch.rule.clone()),
+            signal: queued.and_then(|queued| queued.value.clone()),
+            answers: queued.map(|queued| queued.expansion.answers.clone()).unwrap_or_default(),
+            ..shown
+        };
         Some(DryRun {
             worker: worker.clone(),
             hash: view.hash(),

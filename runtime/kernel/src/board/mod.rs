@@ -48,6 +48,7 @@ use crate::record::{
     Author, Body, Ended, LimitOverrides, Parent, PauseCause, Principal, Record, SINCE_JOURNAL_LIMIT,
     SINCE_SALTED_TEXTS, WorkerLimitOverrides,
 };
+use crate::rejection::getters;
 use crate::scheduler::{IneffectiveInvocations, OpenInvocation, QueuedInvocation, Scheduler};
 use crate::signal_payload::SignalPayload;
 use crate::state::State;
@@ -141,9 +142,49 @@ pub struct Board {
 }
 
 impl Board {
-    /// Returns the time of the last record.
-    pub const fn last_at(&self) -> Timestamp {
-        self.last_at
+    getters! { self:
+        /// Returns the time of the last record.
+        pub last_at -> Timestamp = self.last_at;
+        /// Returns the id of the board.
+        pub id -> &BoardId = &self.id;
+        /// Returns the invocation of another board that this nested board runs, if any.
+        pub parent -> Option<&Parent> = self.parent.as_ref();
+        /// Returns the caller that started the board, or the enclosing board.
+        pub creator -> Option<&Principal> = self.creator.as_ref();
+        /// Returns the compiled blueprint.
+        pub plan -> &Arc<Plan> = &self.plan;
+        /// Returns the committed document.
+        pub state -> &State = &self.state;
+        /// Returns true if the document has the digest that the last commit names; false after a redaction of some of it.
+        pub is_exact -> bool = self.is_exact;
+        /// Returns number and hash of the last record.
+        pub head -> (Seq, Digest) = self.head;
+        /// Returns the owner's epoch: 0 for the process that created the board, higher with each change of ownership.
+        pub epoch -> u64 = self.epoch;
+        /// Returns the end of the board, if it has ended.
+        pub ended -> Option<Ended> = self.ended;
+        /// Returns true if dispatching is suspended.
+        pub is_paused -> bool = self.paused;
+        /// Returns the reason for which the kernel paused the board, if it did.
+        pub pause_cause -> Option<PauseCause> = self.pause_cause;
+        /// Returns the journal format in force.
+        pub format -> u32 = self.format;
+        /// Returns the given-up invocations that can be retried, oldest first; at most 1,024.
+        pub given_up -> &VecDeque<QueuedInvocation> = &self.given_up;
+        /// Returns the queue and the open invocations.
+        pub scheduler -> &Scheduler = &self.scheduler;
+        /// Returns the circuit breakers.
+        pub breaker -> &Breaker = &self.breaker;
+        /// Returns the budget accounts.
+        pub ledger -> &Ledger = &self.ledger;
+        /// Returns the places reserved for workers that lost a conflict.
+        pub reservations -> &Reservations = &self.reservations;
+        /// Returns the recorded running time in milliseconds, without pauses and downtime.
+        pub running_ms -> u64 = self.running_ms;
+        /// Returns the proposals that wait for persons, by the number of the record with the question.
+        pub pending -> &Arc<BTreeMap<Seq, PendingQuestion>> = &self.pending;
+        /// Returns, by worker, the first view that lacked room for all that the worker may read.
+        pub shortages -> &Arc<BTreeMap<WorkerName, Shortage>> = &self.shortages;
     }
 
     /// Adds an applied record to the journal size, if the format has a journal limit.
@@ -160,39 +201,9 @@ impl Board {
         if self.format >= SINCE_SALTED_TEXTS { self.hasher.text(text) } else { sha256(text.as_bytes()) }
     }
 
-    /// Returns the id of the board.
-    pub const fn id(&self) -> &BoardId {
-        &self.id
-    }
-
-    /// Returns the invocation of another board that this nested board runs, if any.
-    pub const fn parent(&self) -> Option<&Parent> {
-        self.parent.as_ref()
-    }
-
-    /// Returns the caller that started the board, or the enclosing board.
-    pub const fn creator(&self) -> Option<&Principal> {
-        self.creator.as_ref()
-    }
-
     /// Returns the blueprint.
     pub fn blueprint(&self) -> &Arc<Blueprint> {
         &self.plan.blueprint
-    }
-
-    /// Returns the compiled blueprint.
-    pub const fn plan(&self) -> &Arc<Plan> {
-        &self.plan
-    }
-
-    /// Returns the committed document.
-    pub const fn state(&self) -> &State {
-        &self.state
-    }
-
-    /// Returns true if the document has the digest that the last commit names; false after a redaction of some of it.
-    pub const fn is_exact(&self) -> bool {
-        self.is_exact
     }
 
     /// Returns the version: the number of commits.
@@ -200,69 +211,9 @@ impl Board {
         self.state.version()
     }
 
-    /// Returns number and hash of the last record.
-    pub const fn head(&self) -> (Seq, Digest) {
-        self.head
-    }
-
-    /// Returns the owner's epoch: 0 for the process that created the board, higher with each change of ownership.
-    pub const fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    /// Returns the end of the board, if it has ended.
-    pub const fn ended(&self) -> Option<Ended> {
-        self.ended
-    }
-
-    /// Returns true if dispatching is suspended.
-    pub const fn is_paused(&self) -> bool {
-        self.paused
-    }
-
-    /// Returns the reason for which the kernel paused the board, if it did.
-    pub const fn pause_cause(&self) -> Option<PauseCause> {
-        self.pause_cause
-    }
-
-    /// Returns the journal format in force.
-    pub const fn format(&self) -> u32 {
-        self.format
-    }
-
-    /// Returns the given-up invocations that can be retried, oldest first; at most 1,024.
-    pub const fn given_up(&self) -> &VecDeque<QueuedInvocation> {
-        &self.given_up
-    }
-
-    /// Returns the queue and the open invocations.
-    pub const fn scheduler(&self) -> &Scheduler {
-        &self.scheduler
-    }
-
-    /// Returns the circuit breakers.
-    pub const fn breaker(&self) -> &Breaker {
-        &self.breaker
-    }
-
-    /// Returns the budget accounts.
-    pub const fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
     /// Returns record and author of a version; `None` for version 0 and for future versions.
     pub fn commit_of(&self, version: Version) -> Option<(Seq, WorkerName)> {
         freshness::CommitLookup::commit_of(&self.commits, version)
-    }
-
-    /// Returns the places reserved for workers that lost a conflict.
-    pub const fn reservations(&self) -> &Reservations {
-        &self.reservations
-    }
-
-    /// Returns the recorded running time in milliseconds, without pauses and downtime.
-    pub const fn running_ms(&self) -> u64 {
-        self.running_ms
     }
 
     /// Returns the time of the next tick, such as a call's deadline, a schedule, or the end of the running time.
@@ -286,16 +237,6 @@ impl Board {
             .chain(delayed)
             .chain(self.patience())
             .min()
-    }
-
-    /// Returns the proposals that wait for persons, by the number of the record with the question.
-    pub const fn pending(&self) -> &Arc<BTreeMap<Seq, PendingQuestion>> {
-        &self.pending
-    }
-
-    /// Returns, by worker, the first view that lacked room for all that the worker may read.
-    pub const fn shortages(&self) -> &Arc<BTreeMap<WorkerName, Shortage>> {
-        &self.shortages
     }
 
     /// Returns true if the board waits only for persons.

@@ -74,7 +74,7 @@ impl Board {
         let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
         let basis = ReadSet { state: self.state.clone(), reads: places(&view.reads), members: places(&view.members) };
         let shown = CallContext::new(Arc::clone(&self.plan), seat.name.clone(), Arc::new(basis), view.may_expand);
-        shown.map(|shown| shown.with_worker_plan(Arc::clone(seat)))
+        shown.map(|shown| CallContext { worker_plan: Arc::clone(seat), ..shown })
     }
 
     fn preview_by(

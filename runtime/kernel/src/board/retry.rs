@@ -67,12 +67,9 @@ impl Board {
     }
 
     /// Checks a retry before it becomes an input. A named limit must exceed the one in force and stay within the
-    /// maximum. A repeated request, by its token, is judged as an input.
-    ///
-    /// # Errors
-    /// [`Code::BoardNotRunning`] if the board is done or cancelled; [`Code::NothingGivenUp`] if the named work was not
-    /// given up; [`Code::BadLimit`], with a violation for each invalid limit; [`Code::LimitReached`] if a limit still
-    /// stops the board.
+    /// maximum. A repeated request, by its token, is judged as an input. Fails with [`Code::BoardNotRunning`] if the
+    /// board is done or cancelled; [`Code::NothingGivenUp`] if the named work was not given up; [`Code::BadLimit`],
+    /// with a violation for each invalid limit; [`Code::LimitReached`] if a limit still stops the board.
     pub fn judge_retry(&self, retried: &Retried) -> Result<(), Rejection> {
         if dedup_key_of_request(&Body::Retried(retried.clone())).is_some_and(|token| self.dedup.contains(&token)) {
             return Ok(());

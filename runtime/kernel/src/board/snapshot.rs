@@ -69,7 +69,7 @@ struct StoredBoard {
     gave_up: bool,
     tokens: Dedup,
     commits: CommitLog,
-    #[serde(default, skip_serializing_if = "FileCounters::is_empty")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     files: FileCounters,
     reservations: Reservations,
     /// For each open invocation: the tree index of its view, and the places it showed (reads, then members).
@@ -87,13 +87,13 @@ struct StoredBoard {
 }
 
 /// Fields since format 10.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SinceAdmission {
     format: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pause_cause: Option<PauseCause>,
-    #[serde(default, skip_serializing_if = "LimitOverrides::is_none")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     raised: LimitOverrides,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     raised_of_workers: BTreeMap<WorkerName, WorkerLimitOverrides>,
@@ -108,13 +108,8 @@ struct SinceAdmission {
     #[serde(default, with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     in_vain: BTreeMap<Branch, IneffectiveInvocations>,
     /// Present since format 20; 0 before.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     journal_bytes: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
-const fn is_none(number: &u64) -> bool {
-    *number == 0
 }
 
 /// The manifest; see [`crate::snapshot`]. Tree values are read separately.
@@ -131,50 +126,11 @@ struct Manifest {
 impl Board {
     /// Destructures the board into its documents, the state first, and the rest.
     fn to_stored(&self) -> (Vec<&State>, StoredBoard) {
-        let Self {
-            // In the manifest, or rebuilt from the first record.
-            id: _,
-            parent: _,
-            creator: _,
-            plan: _,
-            hasher: _,
-            head: _,
-            // A redacted board is stored only once it holds none of the redacted values.
-            opaque_until: _,
-            is_exact: _,
-            state,
-            epoch,
-            format,
-            paused,
-            pause_cause,
-            ended,
-            raised,
-            raised_of_workers,
-            given_up,
-            forgotten_rules: forgotten,
-            undecided,
-            shortages,
-            ineffective: in_vain,
-            scheduler,
-            breaker,
-            ledger,
-            budget_exceeded: short,
-            exhausted,
-            gave_up,
-            dedup: tokens,
-            commits,
-            files,
-            reservations,
-            feedback,
-            pending,
-            signal,
-            last_at,
-            running_ms,
-            journal_bytes,
-        } = self;
-        let mut trees = vec![state];
+        // The first record has id, parent, creator and salt; the manifest has id and head. A redacted board is stored only
+        // once it holds none of the redacted values.
+        let mut trees = vec![&self.state];
         let mut bases = Vec::new();
-        for (invocation, open) in scheduler.open() {
+        for (invocation, open) in self.scheduler.open() {
             let ReadSet { state: base, reads, members } = &*open.basis;
             let place = trees.iter().position(|tree| tree.revision() == base.revision()).unwrap_or_else(|| {
                 trees.push(base);
@@ -183,46 +139,43 @@ impl Board {
             bases.push((*invocation, place, reads.clone(), members.clone()));
         }
         let rest = StoredBoard {
-            epoch: *epoch,
-            paused: *paused,
-            ended: *ended,
-            scheduler: scheduler.clone(),
-            breaker: breaker.clone(),
-            ledger: ledger.clone(),
-            short: *short,
-            exhausted: exhausted.clone(),
-            gave_up: *gave_up,
-            tokens: tokens.clone(),
-            commits: commits.clone(),
-            files: *files,
-            reservations: reservations.clone(),
+            epoch: self.epoch,
+            paused: self.paused,
+            ended: self.ended,
+            scheduler: self.scheduler.clone(),
+            breaker: self.breaker.clone(),
+            ledger: self.ledger.clone(),
+            short: self.budget_exceeded,
+            exhausted: self.exhausted.clone(),
+            gave_up: self.gave_up,
+            tokens: self.dedup.clone(),
+            commits: self.commits.clone(),
+            files: self.files,
+            reservations: self.reservations.clone(),
             bases,
-            feedback: feedback.clone(),
-            pending: BTreeMap::clone(pending),
-            signal: signal.clone(),
-            last_at: *last_at,
-            running_ms: *running_ms,
-            since_admission: (*format >= SINCE_ADMISSION).then(|| SinceAdmission {
-                format: *format,
-                pause_cause: *pause_cause,
-                raised: *raised,
-                raised_of_workers: raised_of_workers.clone(),
-                given_up: given_up.clone(),
-                forgotten: forgotten.clone(),
-                undecided: undecided.clone(),
-                shortages: BTreeMap::clone(shortages),
-                in_vain: in_vain.clone(),
-                journal_bytes: *journal_bytes,
+            feedback: self.feedback.clone(),
+            pending: BTreeMap::clone(&self.pending),
+            signal: self.signal.clone(),
+            last_at: self.last_at,
+            running_ms: self.running_ms,
+            since_admission: (self.format >= SINCE_ADMISSION).then(|| SinceAdmission {
+                format: self.format,
+                pause_cause: self.pause_cause,
+                raised: self.raised,
+                raised_of_workers: self.raised_of_workers.clone(),
+                given_up: self.given_up.clone(),
+                forgotten: self.forgotten_rules.clone(),
+                undecided: self.undecided.clone(),
+                shortages: BTreeMap::clone(&self.shortages),
+                in_vain: self.ineffective.clone(),
+                journal_bytes: self.journal_bytes,
             }),
         };
         (trees, rest)
     }
 
     /// Passes the parts that no confirmed snapshot of this board has stored to `sink`, each after its dependencies and
-    /// the manifest last. With `anew`, passes all parts.
-    ///
-    /// # Errors
-    /// Those of `sink`. Then nothing counts as stored.
+    /// the manifest last. With `anew`, passes all parts. After an error of `sink`, nothing counts as stored.
     pub fn store<E>(
         &self,
         anew: bool,
@@ -271,10 +224,8 @@ impl Board {
     }
 
     /// Restores a board from its first record and a snapshot. `fetch` returns the text stored under a hash; its hash is
-    /// verified here. The caller folds the records after the snapshot's head; one of them must name the snapshot.
-    ///
-    /// # Errors
-    /// [`SnapshotError`] if the stored parts cannot be used; rebuild the board from its records instead.
+    /// verified here. The caller folds the records after the snapshot's head; one of them must name the snapshot. After
+    /// a [`SnapshotError`], rebuild the board from its records instead.
     pub fn restore(
         created: &Record,
         digest: Digest,
@@ -318,106 +269,64 @@ impl Board {
             return Err(unreadable("it repeats the same too often"));
         }
         let rest = rest.to_value();
-        let rest: StoredBoard = serde_json::from_value(rest).map_err(|error| unreadable(&error.to_string()))?;
+        let mut rest: StoredBoard = serde_json::from_value(rest).map_err(|error| unreadable(&error.to_string()))?;
         let state = states.first().cloned().ok_or_else(|| unreadable("it holds no document"))?;
-        let StoredBoard {
-            epoch,
-            paused,
-            ended,
-            mut scheduler,
-            breaker,
-            ledger,
-            short,
-            exhausted,
-            gave_up,
-            tokens,
-            commits,
-            files,
-            reservations,
-            bases,
-            feedback,
-            pending,
-            signal,
-            last_at,
-            running_ms,
-            since_admission,
-        } = rest;
         let created_format = match created.body() {
             Ok(Body::Created(created)) => created.format,
             _ => return Err(unreadable("a journal begins with created")),
         };
-        let SinceAdmission {
-            format,
-            pause_cause,
-            raised,
-            raised_of_workers,
-            given_up,
-            forgotten,
-            undecided,
-            shortages,
-            in_vain,
-            journal_bytes,
-        } = match since_admission {
+        let since = match rest.since_admission.take() {
             Some(since) => since,
             // A scheduled invocation may have been given up, by its last attempt, a breaker, a budget or the end.
-            None if scheduler.next_id() > InvocationId(1) => {
+            None if rest.scheduler.next_id() > InvocationId(1) => {
                 return Err(SnapshotError::TooOld("what was given up"));
             }
-            None => SinceAdmission {
-                format: created_format,
-                pause_cause: None,
-                raised: LimitOverrides::default(),
-                raised_of_workers: BTreeMap::new(),
-                given_up: VecDeque::new(),
-                forgotten: BTreeSet::new(),
-                undecided: Vec::new(),
-                shortages: BTreeMap::new(),
-                in_vain: BTreeMap::new(),
-                journal_bytes: 0,
-            },
+            None => SinceAdmission { format: created_format, ..SinceAdmission::default() },
         };
         // No real board reaches this bound, so later counting cannot overflow.
         let counted = [
             head.0.0,
-            epoch,
-            scheduler.next_id().0,
-            running_ms,
-            last_at.0.unsigned_abs(),
-            files.version_floor,
-            journal_bytes,
+            rest.epoch,
+            rest.scheduler.next_id().0,
+            rest.running_ms,
+            rest.last_at.0.unsigned_abs(),
+            rest.files.version_floor,
+            since.journal_bytes,
         ];
         if counted.into_iter().any(|number| number > COUNTED_MAX) {
             return Err(unreadable("it counts further than a board can"));
         }
-        if commits.len() as u64 != state.version().0 || files.edits > state.version().0 {
+        if rest.commits.len() as u64 != state.version().0 || rest.files.edits > state.version().0 {
             return Err(unreadable("it does not say of every version who made it"));
         }
         // The snapshot predates the edit count; only the journal has it.
         let knows_files = |state: &State| state.root().child(FILES).is_some_and(|files| files.part_count() > 0);
-        if plan.blueprint.workspace.is_some() && files.edits == 0 && knows_files(&state) {
+        if plan.blueprint.workspace.is_some() && rest.files.edits == 0 && knows_files(&state) {
             return Err(SnapshotError::TooOld("how many edits of files there were"));
         }
-        let is_each_shown = bases.iter().map(|(invocation, ..)| invocation).eq(scheduler.open().keys());
-        for (invocation, place, reads, members) in bases {
+        let is_each_shown = rest.bases.iter().map(|(invocation, ..)| invocation).eq(rest.scheduler.open().keys());
+        for (invocation, place, reads, members) in rest.bases {
             let basis = states.get(place).map(|state| ReadSet { state: state.clone(), reads, members });
-            if !basis.is_some_and(|basis| scheduler.restore_basis(invocation, basis)) || !is_each_shown {
+            if !basis.is_some_and(|basis| rest.scheduler.restore_basis(invocation, basis)) || !is_each_shown {
                 return Err(unreadable(&format!("what invocation {invocation} was shown is not in it")));
             }
         }
         // Decisions rely on a seat for every invocation that is queued or under way.
         let mut seen = BTreeSet::new();
-        let open = scheduler.open().iter().map(|(invocation, open)| (*invocation, &open.queued));
-        for (invocation, queued) in open.chain(scheduler.queue().iter().map(|queued| (queued.invocation, queued))) {
-            let is_one = invocation == queued.invocation && invocation < scheduler.next_id() && seen.insert(invocation);
+        let open = rest.scheduler.open().iter().map(|(invocation, open)| (*invocation, &open.queued));
+        for (invocation, queued) in open.chain(rest.scheduler.queue().iter().map(|queued| (queued.invocation, queued)))
+        {
+            let is_one =
+                invocation == queued.invocation && invocation < rest.scheduler.next_id() && seen.insert(invocation);
             if !is_one || !plan.workers.contains_key(&queued.branch.worker) {
                 return Err(unreadable(&format!("invocation {invocation} cannot be")));
             }
         }
-        let retriable = given_up.iter().chain(in_vain.values().flat_map(IneffectiveInvocations::all));
+        let retriable = since.given_up.iter().chain(since.in_vain.values().flat_map(IneffectiveInvocations::all));
         if let Some(queued) = retriable.into_iter().find(|queued| !plan.workers.contains_key(&queued.branch.worker)) {
             return Err(unreadable(&format!("invocation {} cannot be", queued.invocation)));
         }
-        let tokens = tokens.with_limits(&plan.blueprint.limits);
+        let dedup = rest.tokens.with_limits(&plan.blueprint.limits);
         Ok(Self {
             id,
             parent,
@@ -426,34 +335,34 @@ impl Board {
             hasher: Hasher::clone(&hasher),
             state,
             head,
-            epoch,
-            format,
-            paused,
-            pause_cause,
-            ended,
-            raised,
-            raised_of_workers,
-            given_up,
-            forgotten_rules: forgotten,
-            undecided,
-            shortages: Arc::new(shortages),
-            ineffective: in_vain,
-            scheduler,
-            breaker,
-            ledger,
-            budget_exceeded: short,
-            exhausted,
-            gave_up,
-            dedup: tokens,
-            commits,
-            files,
-            reservations,
-            feedback,
-            pending: Arc::new(pending),
-            signal,
-            last_at,
-            running_ms,
-            journal_bytes,
+            epoch: rest.epoch,
+            format: since.format,
+            paused: rest.paused,
+            pause_cause: since.pause_cause,
+            ended: rest.ended,
+            raised: since.raised,
+            raised_of_workers: since.raised_of_workers,
+            given_up: since.given_up,
+            forgotten_rules: since.forgotten,
+            undecided: since.undecided,
+            shortages: Arc::new(since.shortages),
+            ineffective: since.in_vain,
+            scheduler: rest.scheduler,
+            breaker: rest.breaker,
+            ledger: rest.ledger,
+            budget_exceeded: rest.short,
+            exhausted: rest.exhausted,
+            gave_up: rest.gave_up,
+            dedup,
+            commits: rest.commits,
+            files: rest.files,
+            reservations: rest.reservations,
+            feedback: rest.feedback,
+            pending: Arc::new(rest.pending),
+            signal: rest.signal,
+            last_at: rest.last_at,
+            running_ms: rest.running_ms,
+            journal_bytes: since.journal_bytes,
             opaque_until: Seq(0),
             is_exact: true,
         })

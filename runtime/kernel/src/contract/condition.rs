@@ -36,10 +36,7 @@ pub(super) struct ConditionInput<'a> {
 }
 
 /// Returns the number of tokens of `of`. The pattern must be a prefix of its grant's path, of fixed depth, and name
-/// existing values.
-///
-/// # Errors
-/// A message for people if the pattern breaks one of these rules.
+/// existing values. The error is a message for people.
 pub fn prefix_depth(of: &Pattern, path: &Pattern) -> Result<usize, String> {
     let (of_tokens, depth) = (of.tokens(), of.tokens().len());
     if depth == 0 || !path.tokens().starts_with(of_tokens) {

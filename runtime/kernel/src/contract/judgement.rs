@@ -147,25 +147,25 @@ impl Contract {
         let found = needed.last().expect("every write needs an operation").as_str();
         if path.is_root() {
             let message = "the whole document is never granted; write the members that are to change".to_owned();
-            return vec![self.path_not_granted(path, message).with_found(found.into())];
+            return vec![self.path_not_granted(path, message).with_found(Value::from(found))];
         }
         let at_place = || self.writes.iter().filter(|write| target.is_matched_by(&write.pattern));
         let with_ops: Vec<&CompiledGrant> =
             at_place().filter(|write| needed.iter().all(|op| write.ops.contains(op))).collect();
         if with_ops.is_empty() && at_place().next().is_none() {
             let message = format!("no write grant of this worker matches `{path}`");
-            return vec![self.path_not_granted(path, message).with_found(found.into())];
+            return vec![self.path_not_granted(path, message).with_found(Value::from(found))];
         }
         if with_ops.is_empty() {
             let granted = at_place().flat_map(|write| &write.ops).collect::<BTreeSet<_>>();
             let message = format!("{} is not granted at `{path}`{}", verbs(needed), effect_hint(target, needed));
             let violation = Violation::new(Code::OpNotGranted, path.as_str(), message);
-            return vec![violation.with_expected(json!(granted)).with_found(found.into())];
+            return vec![violation.with_expected(json!(granted)).with_found(Value::from(found))];
         }
         let holding: Vec<&CompiledGrant> =
             with_ops.iter().copied().filter(|write| self.holds(write, target, input)).collect();
         if holding.is_empty() {
-            return vec![condition_not_met(path, &with_ops).with_found(found.into())];
+            return vec![condition_not_met(path, &with_ops).with_found(Value::from(found))];
         }
         let Some(written) = written else { return Vec::new() };
         let value = LazyCell::new(|| written.value());
@@ -224,7 +224,7 @@ fn unknown_location(path: &Pointer, granted_at: &Pointer, schema: &Schema) -> Op
         message.push_str(&format!("; names there match `{pattern}`"));
     }
     let violation = Violation::new(Code::UnknownLocation, path.as_str(), message);
-    Some(violation.with_expected(known.into_iter().collect()).with_found(wrong.into()))
+    Some(violation.with_expected(known.into_iter().collect()).with_found(Value::from(wrong)))
 }
 
 /// Formats the operations for a message.

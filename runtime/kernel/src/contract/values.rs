@@ -35,10 +35,8 @@ impl<'s> Values<'s> {
         Self { effort, ..self }
     }
 
-    /// Counts the regular expressions of another schema of the blueprint.
-    ///
-    /// # Errors
-    /// Returns an error if all together exceed the limit for a blueprint.
+    /// Counts the regular expressions of another schema of the blueprint. Fails if all together exceed the limit for a
+    /// blueprint.
     pub fn count(&self, schema: &Schema) -> Result<(), SchemaError> {
         let all = self.regex_bytes.get() + schema.regex_bytes();
         self.regex_bytes.set(all);
@@ -51,9 +49,6 @@ impl<'s> Values<'s> {
     }
 
     /// Compiles a schema of the blueprint, or returns the result for an equal one.
-    ///
-    /// # Errors
-    /// As [`Schema::compile`] and [`Self::count`].
     pub fn compile(&self, written: &Value) -> Result<Arc<Schema>, SchemaError> {
         let text = written.to_string();
         self.effort.spend(WorkKind::Schemas, text.len() as u64 / BYTES_OF_STEP);

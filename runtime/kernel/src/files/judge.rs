@@ -115,11 +115,8 @@ impl<'a> EditProposal<'a> {
             }
             let (files, reads) = (edit.changes.len(), edit.reads.len());
             if files > CHANGES_MAX {
-                found.push(wrong(
-                    Code::TooLarge,
-                    "",
-                    format!("{files} files are changed at once, at most {CHANGES_MAX} may be"),
-                ));
+                let message = format!("{files} files are changed at once, at most {CHANGES_MAX} may be");
+                found.push(wrong(Code::TooLarge, "", message));
             }
             if reads > READS_MAX {
                 let message = format!(
@@ -177,9 +174,8 @@ impl<'a> EditProposal<'a> {
             };
             if !access.may_edit(&change.path) {
                 let message = format!("you may not change {}", change.path);
-                let mut violation = Violation::new(Code::PathNotGranted, place.as_str(), message);
-                violation.expected = Some(json!({"edit": access.spec().edit}));
-                found.push(violation);
+                let violation = Violation::new(Code::PathNotGranted, place.as_str(), message);
+                found.push(violation.with_expected(json!({"edit": access.spec().edit})));
             }
         }
         let is_anothers = |name: &String| {
@@ -207,9 +203,8 @@ impl<'a> EditProposal<'a> {
                 }
                 (entry, from) if entry.and_then(|entry| entry.hash) != from => {
                     let message = format!("{} holds something else than what the edit was made for", change.path);
-                    let mut violation = Violation::new(Code::TestFailed, place.as_str(), message);
-                    violation.found = entry.map(brief);
-                    found.push(violation);
+                    let violation = Violation::new(Code::TestFailed, place.as_str(), message);
+                    found.push(violation.with_found(entry.map(brief)));
                 }
                 _ => {}
             }
@@ -311,9 +306,8 @@ impl Conflicts<'_> {
                 let seconds = u64::try_from(left).unwrap_or(0).div_ceil(1000);
                 let message =
                     format!("{} is kept for {worker} until its next edit, for {seconds} s at most", change.path);
-                let mut violation = Violation::new(Code::Reserved, place.as_str(), message);
-                violation.found = Some(json!({"kept_for": worker, "until": until}));
-                self.found.push(violation);
+                let violation = Violation::new(Code::Reserved, place.as_str(), message);
+                self.found.push(violation.with_found(json!({"kept_for": worker, "until": until})));
             }
             let own = reads.remove(&change.path).unwrap_or_default();
             self.target(change, &own);
@@ -348,9 +342,8 @@ impl Conflicts<'_> {
                 "there is a file {} already, version {} by {}: take another name, or view it and change it",
                 change.path, entry.version, entry.writer
             );
-            let mut violation = Violation::new(Code::FileExists, change.path.place().as_str(), message);
-            violation.found = Some(brief(entry));
-            self.found.push(violation);
+            let violation = Violation::new(Code::FileExists, change.path.place().as_str(), message);
+            self.found.push(violation.with_found(brief(entry)));
             return;
         }
         let moves: Option<Vec<LineShift>> =
@@ -360,9 +353,8 @@ impl Conflicts<'_> {
                 true => format!("you have not read {}, or not since it was made", change.path),
                 false => format!("you have not read all the lines of {} that you would change", change.path),
             };
-            let mut violation = Violation::new(Code::UnseenTarget, change.path.place().as_str(), message);
-            violation.found = entry.map(brief);
-            self.found.push(violation);
+            let violation = Violation::new(Code::UnseenTarget, change.path.place().as_str(), message);
+            self.found.push(violation.with_found(entry.map(brief)));
         }
     }
 
@@ -385,8 +377,7 @@ impl Conflicts<'_> {
             _ => format!("{path} {what} by {by} since you read it: version {read_at} was read, it has {now}"),
         };
         let place = path.place();
-        let mut violation = Violation::new(code, place.as_str(), message);
-        violation.found = entry.map(brief);
+        let mut violation = Violation::new(code, place.as_str(), message).with_found(entry.map(brief));
         let at = self.inputs.state.root().last_changed(&place).map(|at| Version(at.into()));
         violation.stale = at.and_then(|at| self.inputs.commits.commit_of(at)).map(|(seq, _)| ConflictingChange {
             read_at: Version(read_at),

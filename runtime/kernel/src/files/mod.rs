@@ -40,11 +40,6 @@ pub struct FileCounters {
 }
 
 impl FileCounters {
-    /// Returns true if the counters are unset.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Records the patch of an edit before it is applied to the state.
     pub(crate) fn record_edit(&mut self, state: &State, patch: &Value) {
         self.edits = self.edits.saturating_add(1);

@@ -37,10 +37,7 @@ pub enum PathError {
 }
 
 impl FilePath {
-    /// Parses a name.
-    ///
-    /// # Errors
-    /// Returns the first rule that the name violates.
+    /// Parses a name. The error is the first rule that the name violates.
     pub fn parse(name: &str) -> Result<Self, PathError> {
         if name.is_empty() {
             return Err(PathError::Empty);

@@ -241,8 +241,8 @@ impl ConflictBuilder<'_> {
             .any(|known| known.code == Code::UnseenTarget && known.pointer == place.as_str());
         if !is_told && !self.is_full() && basis.is_unseen(place, was_readable) {
             let message = "you were not shown the whole of it, so you cannot write over it; change only what you see";
-            let mut violation = Violation::new(Code::UnseenTarget, place.as_str(), message).with_op(target.op);
-            violation.found = self.payload(place);
+            let violation = Violation::new(Code::UnseenTarget, place.as_str(), message).with_op(target.op);
+            let violation = violation.with_found(self.payload(place));
             self.conflict.violations.push(violation);
             self.conflict.contested.push(target.place.clone());
         }

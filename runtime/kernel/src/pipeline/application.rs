@@ -23,10 +23,7 @@ use crate::state::{AppliedOp, Candidate, OpEffect, ResultLimits, State};
 const OPAQUE_GROWTH: u64 = 128;
 
 /// Applies a committed patch again, for recovery. `is_opaque` means that values of the patch or of the document may be
-/// redacted.
-///
-/// # Errors
-/// Returns the violation of the first operation that does not apply.
+/// redacted. Returns the violation of the first operation that does not apply.
 pub fn reapply(plan: &Plan, state: &State, patch: &Value, is_opaque: bool) -> Result<AppliedPatch, Violation> {
     let mut limits = limits(plan);
     if is_opaque {

@@ -244,10 +244,7 @@ pub(super) struct ReplyRights {
     pub(super) ask_for_parts: bool,
 }
 
-/// Reads a reply without its patch; normalises numbers.
-///
-/// # Errors
-/// Returns violations of the `syntax` stage.
+/// Reads a reply without its patch; normalises numbers. Violations are of the `syntax` stage.
 pub(super) fn read(
     body: &ReplyBody,
     patch_limits: &PatchLimits,

@@ -131,10 +131,7 @@ impl Plan {
                 });
                 Causes { rules: rules.collect(), woken_by_breakers: woken.collect() }
             }
-            CompiledTrigger::Start
-            | CompiledTrigger::Each(_)
-            | CompiledTrigger::Signal(_)
-            | CompiledTrigger::Every(_) => Causes::default(),
+            _ => Causes::default(),
         }
     }
 

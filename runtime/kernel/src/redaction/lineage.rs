@@ -25,6 +25,7 @@ use crate::record::{Body, Record};
 const INDEX_DIGITS_MAX: usize = 6;
 
 /// Selection of the values to redact.
+#[derive(Default)]
 pub(super) struct Lineage {
     /// By write number.
     erased: Vec<bool>,
@@ -189,17 +190,10 @@ impl Lineage {
         let mut shadow = Shadow::default();
         let places = request.places.len();
         let mut traces = Self {
-            erased: Vec::new(),
-            board_owned: Vec::new(),
             seen: vec![BTreeMap::new(); places],
             names: vec![BTreeMap::new(); places],
-            requested_names: BTreeSet::new(),
-            all_names: BTreeSet::new(),
-            quoting_names: BTreeSet::new(),
-            kept_names: BTreeSet::new(),
-            marked: BTreeSet::new(),
-            final_names: Default::default(),
             last_writes: vec![Version(0); places],
+            ..Self::default()
         };
         let mut brought = Vec::new();
         let mut has_files = false;
@@ -266,10 +260,7 @@ impl Lineage {
         traces.erased = vec![false; shadow.next as usize];
         traces.board_owned.resize(shadow.next as usize, false);
         // A board that can continue needs its current data about files.
-        let current_intents = match has_files && !is_over {
-            true => intents_of(&shadow.document),
-            false => BTreeSet::new(),
-        };
+        let current_intents = if has_files && !is_over { intents_of(&shadow.document) } else { BTreeSet::new() };
         let is_kept = |own: &[bool], number: u32| own[number as usize] || current_intents.contains(&number);
         for ((seen, made), place) in traces.seen.iter().zip(&traces.last_writes).zip(&request.places) {
             let is_exact = file_relation(place) == FileRelation::Detail;

@@ -129,9 +129,7 @@ impl RedactionError {
     }
 }
 
-/// Returns the `redacted` record of an earlier request with the same token.
-///
-/// # Errors
+/// Returns the `redacted` record of an earlier request with the same token. Fails with
 /// [`RedactionCode::RedactionConflict`] if the earlier request differs.
 pub fn find_earlier(records: &[Record], request: &Request) -> Result<Option<(Seq, Redacted)>, RedactionError> {
     let Some(token) = &request.token else { return Ok(None) };
@@ -153,10 +151,8 @@ pub fn find_earlier(records: &[Record], request: &Request) -> Result<Option<(Seq
     Ok(Some((seq, redacted.clone())))
 }
 
-/// Plans the redaction of a board from all its records. `text` returns a stored view or prompt by its hash.
-///
-/// # Errors
-/// [`RedactionError`] if the request cannot be fulfilled as a whole.
+/// Plans the redaction of a board from all its records. `text` returns a stored view or prompt by its hash. Fails if
+/// the request cannot be fulfilled as a whole.
 pub fn plan(
     board: &Board,
     records: &[Record],

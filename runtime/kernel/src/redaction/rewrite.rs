@@ -247,16 +247,7 @@ impl<'a> Rewriter<'a> {
                 }
             }
             Body::Epoch(epoch) => self.format = epoch.format.unwrap_or(self.format),
-            Body::Continued(_)
-            | Body::Breaker(_)
-            | Body::Budget(_)
-            | Body::Paused(_)
-            | Body::Resumed(_)
-            | Body::Retried(_)
-            | Body::Tick(_)
-            | Body::Jumped(_)
-            | Body::Snapshot(_)
-            | Body::Ended(_) => {}
+            _ => {}
         }
         for place in ["", "/made_by"] {
             let Some(principal) = values.get_mut(PRINCIPAL).and_then(|caller| caller.pointer_mut(place)) else {

@@ -58,33 +58,15 @@ pub(super) fn is_step_start(records: &[Record], index: usize) -> bool {
 
 /// Returns true for kinds that can only be the first record of a step.
 const fn is_step_start_kind(kind: Kind) -> bool {
-    match kind {
-        Kind::Created
-        | Kind::Epoch
-        | Kind::Deferred
-        | Kind::Continued
-        | Kind::Committed
-        | Kind::NoOp
-        | Kind::Expanded
-        | Kind::Approval
-        | Kind::Answer
-        | Kind::Rejected
-        | Kind::Late
-        | Kind::Paused
-        | Kind::Resumed
-        | Kind::Retried
-        | Kind::Tick
-        | Kind::Jumped
-        | Kind::Signal
-        | Kind::Snapshot
-        | Kind::Redacted => true,
+    !matches!(
+        kind,
         Kind::Scheduled
-        | Kind::Invoked
-        | Kind::Reserved
-        | Kind::Failed
-        | Kind::Skipped
-        | Kind::Breaker
-        | Kind::Budget
-        | Kind::Ended => false,
-    }
+            | Kind::Invoked
+            | Kind::Reserved
+            | Kind::Failed
+            | Kind::Skipped
+            | Kind::Breaker
+            | Kind::Budget
+            | Kind::Ended
+    )
 }

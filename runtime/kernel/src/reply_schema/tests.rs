@@ -626,5 +626,5 @@ fn who_may_ask_a_person_has_the_form_of_a_question_and_who_may_not_has_none() {
         jsonschema::draft202012::new(&form.schema).expect("a schema").is_valid(&asks)
     };
     assert!(!admits(&scene.shown));
-    assert!(admits(&scene.shown.clone().with_question(true)));
+    assert!(admits(&CallContext { may_clarify: true, ..scene.shown.clone() }));
 }

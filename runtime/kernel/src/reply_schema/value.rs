@@ -113,10 +113,7 @@ pub(super) fn intersect(one: Value, other: Value) -> Value {
                 theirs.iter().map(move |theirs| intersect(mine.clone(), theirs.clone())).collect::<Vec<_>>()
             });
             let multiplied = any_of(pairs.collect(), described);
-            match multiplied.to_string().len() <= MULTIPLIED_MAX {
-                true => multiplied,
-                false => all_of(one, Value::Object(other)),
-            }
+            if multiplied.to_string().len() <= MULTIPLIED_MAX { multiplied } else { all_of(one, Value::Object(other)) }
         }
     }
 }

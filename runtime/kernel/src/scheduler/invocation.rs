@@ -112,10 +112,10 @@ pub struct Expansion {
     /// Requested places without duplicates; the last round's places first.
     pub places: Vec<ExpandRequest>,
     /// Number of `places` that the last round requested.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub newest: usize,
     /// Earlier rounds with views that showed none of the requested values.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub unspent: usize,
     /// True if the last round's view showed none of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -173,11 +173,6 @@ impl Expansion {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_zero(number: &usize) -> bool {
-    *number == 0
-}
-
 /// Invocation in progress.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -224,7 +219,7 @@ pub struct OpenInvocation {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferrals: Option<Deferrals>,
     /// Attempts before the current one.
-    #[serde(default, skip_serializing_if = "AttemptHistory::is_none")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub past: AttemptHistory,
 }
 
@@ -241,11 +236,6 @@ pub struct AttemptHistory {
 }
 
 impl AttemptHistory {
-    /// Returns true if there are no failures and no rejections.
-    pub const fn is_none(&self) -> bool {
-        self.failures.is_empty() && self.rejected_views.is_empty()
-    }
-
     /// Counts the rejected replies to this view.
     pub fn rejections_of(&self, view: Digest) -> usize {
         self.rejected_views.iter().filter(|refused| **refused == view).count()

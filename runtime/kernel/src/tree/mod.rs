@@ -53,6 +53,26 @@ pub(crate) use store::{Mark, Writer};
 /// The name of a member.
 pub type Key = SmolStr;
 
+/// Derives equality and partial order of a type from its `Ord::cmp`.
+macro_rules! equal_by_order {
+    ($type:ty) => {
+        impl PartialEq for $type {
+            fn eq(&self, other: &Self) -> bool {
+                self.cmp(other).is_eq()
+            }
+        }
+
+        impl Eq for $type {}
+
+        impl PartialOrd for $type {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+    };
+}
+pub(crate) use equal_by_order;
+
 /// A value in a tree; cheap to clone.
 #[derive(Clone)]
 pub enum Node {

@@ -9,7 +9,7 @@ use super::array::Top;
 use super::array::chunk::{self, Chunk};
 use super::object::trie::{self, Trie};
 use super::stamp::{Revision, Stamp, Stamps};
-use super::{Key, Node};
+use super::{Key, Node, equal_by_order};
 
 /// Name of a part in its container.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -179,19 +179,7 @@ fn len_of(chunk: &Chunk, index: usize) -> usize {
     }
 }
 
-impl PartialEq for Candidate<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Candidate<'_> {}
-
-impl PartialOrd for Candidate<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
+equal_by_order!(Candidate<'_>);
 
 impl Ord for Candidate<'_> {
     fn cmp(&self, other: &Self) -> Ordering {

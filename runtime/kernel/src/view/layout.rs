@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use crate::pattern::{Pattern, PatternToken};
-use crate::tree::{self, PathSegment, Revision};
+use crate::tree::{self, PathSegment, Revision, equal_by_order};
 
 use super::search::{Found, push_step, push_steps};
 use super::text;
@@ -57,19 +57,7 @@ impl<'a> Borrow<[PathSegment<'a>]> for NodePath<'a> {
     }
 }
 
-impl PartialEq for NodePath<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.steps() == other.steps()
-    }
-}
-
-impl Eq for NodePath<'_> {}
-
-impl PartialOrd for NodePath<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
+equal_by_order!(NodePath<'_>);
 
 impl Ord for NodePath<'_> {
     fn cmp(&self, other: &Self) -> Ordering {

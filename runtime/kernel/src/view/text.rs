@@ -107,28 +107,12 @@ impl Writer<'_> {
             Node::Bool(truth) => self.str(if *truth { "true" } else { "false" }),
             Node::Number(number) => self.number(number),
             Node::Short(_) | Node::Long(_) => self.string(node.as_str().unwrap_or_default()),
-            Node::Array(elements) => {
-                self.char('[')?;
-                for (index, element) in elements.iter().enumerate() {
-                    if index > 0 {
-                        self.char(',')?;
-                    }
-                    self.node(element)?;
-                }
-                self.char(']')
-            }
-            Node::Object(members) => {
-                self.char('{')?;
-                for (index, (name, member)) in members.iter().enumerate() {
-                    if index > 0 {
-                        self.char(',')?;
-                    }
-                    self.string(name)?;
-                    self.char(':')?;
-                    self.node(member)?;
-                }
-                self.char('}')
-            }
+            Node::Array(elements) => self.listed(['[', ']'], elements.iter(), Self::node),
+            Node::Object(members) => self.listed(['{', '}'], members.iter(), |writer, (name, member)| {
+                writer.string(name)?;
+                writer.char(':')?;
+                writer.node(member)
+            }),
         }
     }
 
@@ -138,29 +122,30 @@ impl Writer<'_> {
             Value::Bool(truth) => self.str(if *truth { "true" } else { "false" }),
             Value::Number(number) => self.number(number),
             Value::String(text) => self.string(text),
-            Value::Array(elements) => {
-                self.char('[')?;
-                for (index, element) in elements.iter().enumerate() {
-                    if index > 0 {
-                        self.char(',')?;
-                    }
-                    self.value(element)?;
-                }
-                self.char(']')
-            }
-            Value::Object(members) => {
-                self.char('{')?;
-                for (index, (name, value)) in members.iter().enumerate() {
-                    if index > 0 {
-                        self.char(',')?;
-                    }
-                    self.string(name)?;
-                    self.char(':')?;
-                    self.value(value)?;
-                }
-                self.char('}')
-            }
+            Value::Array(elements) => self.listed(['[', ']'], elements.iter(), Self::value),
+            Value::Object(members) => self.listed(['{', '}'], members.iter(), |writer, (name, member)| {
+                writer.string(name)?;
+                writer.char(':')?;
+                writer.value(member)
+            }),
         }
+    }
+
+    /// Appends the parts of a container between its brackets.
+    fn listed<T>(
+        &mut self,
+        [open, close]: [char; 2],
+        parts: impl Iterator<Item = T>,
+        mut write: impl FnMut(&mut Self, T) -> Result<(), Full>,
+    ) -> Result<(), Full> {
+        self.char(open)?;
+        for (index, part) in parts.enumerate() {
+            if index > 0 {
+                self.char(',')?;
+            }
+            write(self, part)?;
+        }
+        self.char(close)
     }
 }
 

@@ -26,12 +26,7 @@ impl Board {
         }
         let value = match &scheduled.trigger {
             Trigger::Signal { .. } => self.signal.clone(),
-            Trigger::Start
-            | Trigger::Event { .. }
-            | Trigger::After
-            | Trigger::Idle
-            | Trigger::Every { .. }
-            | Trigger::Breaker { .. } => None,
+            _ => None,
         };
         let branch = Branch { rule: scheduled.rule.clone(), worker: scheduled.worker.clone() };
         let trigger = scheduled.trigger.clone();

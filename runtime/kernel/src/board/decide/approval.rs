@@ -25,7 +25,7 @@ impl StepBuilder<'_> {
     pub(super) fn ask(&mut self, by: Author, branch: Option<Branch>, reply: Reply, demand: &Demand) {
         if self.board.pending.len() >= PENDING_MAX {
             let message = format!("{PENDING_MAX} questions wait for persons already");
-            let rejection = approval(Code::ApprovalLimit, message);
+            let rejection = Rejection::single(Stage::Approval, Code::ApprovalLimit, message);
             let body = reply.judged_body(&self.board.plan, &by);
             return self.reject(by, branch, &body, rejection, Vec::new());
         }
@@ -47,11 +47,7 @@ impl StepBuilder<'_> {
     pub(super) fn answer(&mut self, answer: Answer) {
         let question = match self.question_of(&answer) {
             Ok(question) => question,
-            Err(violation) => {
-                let rejection = Rejection::new(Stage::Approval, vec![violation]);
-                self.step.outcome = Some(Outcome::RejectedUnrecorded(rejection));
-                return;
-            }
+            Err(violation) => return self.refuse(Stage::Approval, vec![violation]),
         };
         if question.clarify.is_some() && answer.agrees {
             return self.relay_answer(answer, &question);
@@ -61,7 +57,7 @@ impl StepBuilder<'_> {
         let denied = (!answer.agrees).then(|| {
             let reason = answer.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let does_not = if reply.clarify.is_some() { "does not say" } else { "does not agree" };
-            approval(Code::Denied, format!("{} {does_not}{reason}", answer.by))
+            Rejection::single(Stage::Approval, Code::Denied, format!("{} {does_not}{reason}", answer.by))
         });
         self.push(Body::Answer(answer));
         let body = reply.judged_body(&self.board.plan, &by);
@@ -99,7 +95,7 @@ impl StepBuilder<'_> {
         let message = format!("{} did not answer in time", question.approver);
         let (by, branch, reply) = self.to_proposal(seq, question);
         let body = reply.judged_body(&self.board.plan, &by);
-        self.reject(by, branch, &body, approval(Code::ApprovalExpired, message), Vec::new());
+        self.reject(by, branch, &body, Rejection::single(Stage::Approval, Code::ApprovalExpired, message), Vec::new());
     }
 
     /// Returns the question that an answer is for, if the answer is valid.
@@ -175,8 +171,4 @@ fn answer_mismatch(clarify: Option<&ClarifyQuestion>, answer: &Answer) -> Option
             text.chars().nth(ANSWER_MAX).map(|_| format!("an answer has at most {ANSWER_MAX} characters"))
         }
     }
-}
-
-fn approval(code: Code, message: String) -> Rejection {
-    Rejection::new(Stage::Approval, vec![Violation::new(code, "", message)])
 }

@@ -17,10 +17,7 @@ impl StepBuilder<'_> {
             self.trip(branch, due);
         }
         for branch in self.board.breaker.cooled_down(&plan.blueprint.circuit) {
-            self.trip(
-                &branch,
-                DueTransition { reason: Reason::Cooldown, action: None, change: BreakerTransition::HalfOpened },
-            );
+            self.trip(&branch, DueTransition::half_opened(Reason::Cooldown));
         }
     }
 

@@ -6,7 +6,7 @@ use crate::failure::FailureCode;
 use crate::id::InvocationId;
 use crate::ledger::{CallReservation, Usage, cap_tokens};
 use crate::record::{Body, Continued, Failed};
-use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::rejection::{Code, Rejection, Stage};
 
 impl StepBuilder<'_> {
     /// Reserves another call for an attempt, if the budgets suffice; else ends the attempt. The agent receives the
@@ -50,5 +50,5 @@ impl StepBuilder<'_> {
 
 /// Builds a rejection for the caller, without a record.
 pub(super) fn rejected_unrecorded(code: Code, message: &str) -> Outcome {
-    Outcome::RejectedUnrecorded(Rejection::new(Stage::Authorization, vec![Violation::new(code, "", message)]))
+    Outcome::RejectedUnrecorded(Rejection::single(Stage::Authorization, code, message))
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::Pointer;
 use serde_json::{Value, json};
 
+use super::calls::rejected_unrecorded;
 use super::{StepBuilder, author};
 use crate::blueprint::{AgentKind, Restart};
 use crate::board::Outcome;
@@ -100,21 +101,18 @@ impl StepBuilder<'_> {
             return;
         }
         if let Some(unheard) = self.unknown_signal(&signal.name) {
-            self.step.outcome = Some(Outcome::RejectedUnrecorded(Rejection::new(Stage::Application, vec![unheard])));
-            return;
+            return self.refuse(Stage::Application, vec![unheard]);
         }
         let schema = self.board.plan.signals.get(&signal.name);
         let violations = schema.map(|schema| schema.violations(&signal.value, VIOLATIONS_MAX)).unwrap_or_default();
         if !violations.is_empty() {
-            self.step.outcome = Some(Outcome::RejectedUnrecorded(Rejection::new(Stage::Schema, violations)));
-            return;
+            return self.refuse(Stage::Schema, violations);
         }
         if self.is_journal_full() {
             return;
         }
         if let Some(full) = self.backlog_full(&signal.name) {
-            self.step.outcome = Some(Outcome::RejectedUnrecorded(Rejection::new(Stage::Application, vec![full])));
-            return;
+            return self.refuse(Stage::Application, vec![full]);
         }
         let seq = self.push(body);
         self.schedule(&TriggerEvent::Signal { name: &signal.name, value: &signal.value, seq });
@@ -182,9 +180,7 @@ impl StepBuilder<'_> {
             DedupResult::New => return false,
             DedupResult::Replay(verdict) => Some(Outcome::Duplicate(verdict)),
             DedupResult::Conflict => {
-                let message = "the token was used before, for another request";
-                let violation = Violation::new(Code::TokenConflict, "", message);
-                Some(Outcome::RejectedUnrecorded(Rejection::new(Stage::Authorization, vec![violation])))
+                Some(rejected_unrecorded(Code::TokenConflict, "the token was used before, for another request"))
             }
         };
         true
@@ -202,10 +198,7 @@ impl StepBuilder<'_> {
     pub(super) fn amend(&mut self, path: String, value: Value) {
         let patch = json!([{"op": "replace", "path": path, "value": value}]);
         let accepted = match self.is_over() {
-            true => {
-                let violation = Violation::new(Code::BoardNotRunning, "", "the board has ended");
-                Err(Rejection::new(Stage::Authorization, vec![violation]))
-            }
+            true => Err(Rejection::single(Stage::Authorization, Code::BoardNotRunning, "the board has ended")),
             false if self.is_of_files(&path) => {
                 let message = "what is known of files changes with them alone: edit the file";
                 let violation = Violation::new(Code::PathNotGranted, path, message);
@@ -215,14 +208,10 @@ impl StepBuilder<'_> {
         };
         let accepted = match accepted {
             Ok(accepted) => accepted,
-            Err(rejection) => {
-                self.step.outcome = Some(Outcome::RejectedUnrecorded(rejection));
-                return;
-            }
+            Err(rejection) => return self.step.outcome = Some(Outcome::RejectedUnrecorded(rejection)),
         };
         let worker = WorkerName::from(ADMINISTRATOR);
-        let base = self.board.version();
-        let by = Author { worker, attempt: None, token: None, base, usage: None, approval: None, edit: None };
+        let by = Author::new(worker, self.board.version());
         let body = accepted.reply.to_body();
         self.commit(by, None, accepted, &body);
         if self.ending.is_some() {

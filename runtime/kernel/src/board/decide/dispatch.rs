@@ -105,10 +105,8 @@ impl StepBuilder<'_> {
     }
 
     pub(super) fn enqueue(&mut self, branch: Branch, trigger: Trigger, due: Option<Timestamp>) {
-        let limit = match self.board.plan.workers.get(&branch.worker) {
-            Some(seat) => seat.worker.limits.invocations,
-            None => 0,
-        };
+        let seat = self.board.plan.workers.get(&branch.worker);
+        let limit = seat.map_or(0, |seat| seat.worker.limits.invocations);
         if self.board.scheduler.scheduled_for(&branch.worker) < limit {
             if due.is_none() {
                 self.waiting_rules.extend(self.board.plan.waiting_for(&branch));
@@ -127,9 +125,7 @@ impl StepBuilder<'_> {
                 Trigger::Every { .. } => false,
                 // Bounds the memory that external input can take.
                 Trigger::Signal { .. } => self.board.signal.as_ref().is_none_or(|value| size(value) <= KEPT_VALUE_MAX),
-                Trigger::Start | Trigger::Event { .. } | Trigger::After | Trigger::Idle | Trigger::Breaker { .. } => {
-                    true
-                }
+                _ => true,
             };
         // Beyond the limit, one record per rule reports it, so that a join that waits for the rule does not fire.
         let is_full = self.board.format >= SINCE_BOUNDED_STEPS && self.board.given_up.len() >= GIVEN_UP_MAX;
@@ -220,10 +216,11 @@ impl StepBuilder<'_> {
             Ok(true) => self.ending = Some(Ended { end: End::Done, cause: Cause::Done }),
             Ok(false) => {}
             Err(error) => {
+                let message = error.to_string();
                 self.push(Body::Skipped(Skipped {
                     rule: None,
                     invocation: None,
-                    message: error.to_string(),
+                    message,
                     worker: None,
                     trigger: None,
                 }));
@@ -239,18 +236,14 @@ impl StepBuilder<'_> {
         }
         let limits = self.board.limits();
         let (version, edits) = (self.board.version().0, self.board.files.edits);
-        if self.ending.is_none() && (version.saturating_sub(edits) >= limits.commits || version >= COMMITS_MAX) {
-            self.ending = Some(Ended { end: End::Stopped, cause: Cause::Commits });
-        }
-        if self.ending.is_none() && edits >= limits.edits {
-            self.ending = Some(Ended { end: End::Stopped, cause: Cause::Edits });
-        }
-        if self.ending.is_none() && self.board.running_ms >= limits.wall_ms {
-            self.ending = Some(Ended { end: End::Stopped, cause: Cause::Wall });
-        }
-        if self.ending.is_none() && self.board.journal_bytes >= limits.journal {
-            self.ending = Some(Ended { end: End::Stopped, cause: Cause::Journal });
-        }
+        let causes = [
+            (version.saturating_sub(edits) >= limits.commits || version >= COMMITS_MAX, Cause::Commits),
+            (edits >= limits.edits, Cause::Edits),
+            (self.board.running_ms >= limits.wall_ms, Cause::Wall),
+            (self.board.journal_bytes >= limits.journal, Cause::Journal),
+        ];
+        let cause = causes.into_iter().find_map(|(is_reached, cause)| is_reached.then_some(cause));
+        self.ending = self.ending.or(cause.map(|cause| Ended { end: End::Stopped, cause }));
         self.dispatch_all();
         while self.may_queue() && self.schedule_rested() {
             self.dispatch_all();
@@ -370,7 +363,7 @@ impl StepBuilder<'_> {
             reads: view.reads.clone(),
             members: match worker.freshness {
                 Freshness::Members => view.members.clone(),
-                Freshness::None | Freshness::Target | Freshness::Reads => Vec::new(),
+                _ => Vec::new(),
             },
             admitted: admitted.clone(),
             is_unspent: !view.finds_room,
@@ -388,11 +381,15 @@ impl StepBuilder<'_> {
         let (basis, earlier_attempts) = (Arc::clone(&open.basis), open.past.clone());
         let may_clarify = worker.clarify.is_some() && expansions_left > 0;
         let shown = CallContext::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
-        let shown = shown.map(|shown| {
-            let shown = shown.with_worker_plan(seat).with_question(may_clarify).with_place(woken_at.as_deref());
-            let shown = shown.with_trigger(trigger);
-            let shown = shown.with_rule(branch.rule.clone());
-            shown.with_signal(queued.value.clone()).with_answers(queued.expansion.answers.clone())
+        let shown = shown.map(|shown| CallContext {
+            worker_plan: seat,
+            may_clarify,
+            trigger_place: woken_at,
+            trigger,
+            triggered_by: branch.rule.clone(),
+            signal: queued.value.clone(),
+            answers: queued.expansion.answers.clone(),
+            ..shown
         });
         let model = admitted.as_ref().and_then(|admission| admission.model.as_deref());
         let model = model.or_else(|| self.board.plan.blueprint.model_of(&branch.worker));

@@ -51,15 +51,8 @@ impl StepBuilder<'_> {
         let attempt = attempt.and_then(|by| by.attempt);
         let invocation = attempt.as_ref().map(|attempt| attempt.invocation);
         let writer = edit.name.clone().unwrap_or_else(|| worker.to_string());
-        let by = Author {
-            worker,
-            attempt: None,
-            token: edit.token.clone(),
-            base: self.board.version(),
-            usage: None,
-            approval: None,
-            edit: Some(EditOrigin { attempt }),
-        };
+        let (token, edit_origin) = (edit.token.clone(), Some(EditOrigin { attempt }));
+        let by = Author { token, edit: edit_origin, ..Author::new(worker, self.board.version()) };
         let board = &*self.board;
         let context = EditContext {
             plan: &board.plan,

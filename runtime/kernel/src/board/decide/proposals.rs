@@ -20,7 +20,7 @@ use crate::record::{
     Author, Body, Committed, Expanded, Late, NoOp, Rejected, Reserved, SINCE_ADMISSION, SINCE_BOUNDED_STEPS,
     SINCE_JOURNAL_LIMIT,
 };
-use crate::rejection::{Code, Rejection, Stage, Violation};
+use crate::rejection::{Code, Rejection, Stage};
 use crate::rules::{self, ACTIVATIONS_MAX, TriggerEvent};
 use crate::scheduler::OpenInvocation;
 use crate::state::State;
@@ -80,7 +80,7 @@ impl StepBuilder<'_> {
             ProposalSource::Direct { .. } if self.is_journal_full() => return,
             ProposalSource::Direct { key: token, base } => {
                 let base = base.map_or(self.board.version(), |base| base.min(self.board.version()));
-                (Author { worker, attempt: None, token, base, usage, approval: None, edit: None }, None)
+                (Author { token, usage, ..Author::new(worker, base) }, None)
             }
         };
         let board = &*self.board;
@@ -193,13 +193,12 @@ impl StepBuilder<'_> {
             version: board.version().next(),
         };
         let wishes = rules::activations(&board.plan, &board.scheduler, accepted.made.state.root(), &occasion);
-        let message = || {
-            format!(
+        (wishes.len() > ACTIVATIONS_MAX).then(|| {
+            let message = format!(
                 "the patch gives rules more to do than one commit may, {ACTIVATIONS_MAX} invocations: write fewer elements at once"
-            )
-        };
-        let too_many = || Rejection::new(Stage::Application, vec![Violation::new(Code::TooLarge, "", message())]);
-        (wishes.len() > ACTIVATIONS_MAX).then(too_many)
+            );
+            Rejection::single(Stage::Application, Code::TooLarge, message)
+        })
     }
 
     pub(super) fn reject(
@@ -308,7 +307,7 @@ impl StepBuilder<'_> {
         let raw = self.raw.take().filter(|_| elided.is_none());
         let reply = reply.text();
         let seq = self.push(Body::Late(Late { worker, invocation, attempt, token, code, usage, elided, reply, raw }));
-        let rejection = Rejection::new(Stage::Authorization, vec![Violation::new(code, "", message)]);
+        let rejection = Rejection::single(Stage::Authorization, code, message);
         self.step.outcome = Some(Outcome::Rejected { seq, rejection });
     }
 

@@ -1,10 +1,9 @@
 //! Retries by an operator: invocations that were given up, and raised limits.
 
 use super::StepBuilder;
-use crate::board::Outcome;
-use crate::breaker::{BreakerTransition, DueTransition, Reason};
+use crate::breaker::{DueTransition, Reason};
 use crate::record::{Body, Retried, Scheduled};
-use crate::rejection::{Rejection, Stage};
+use crate::rejection::Stage;
 use crate::scheduler::QueuedInvocation;
 
 impl StepBuilder<'_> {
@@ -16,15 +15,11 @@ impl StepBuilder<'_> {
         }
         let chosen = self.board.selected_by(&retried);
         if let Some(why) = self.board.retry_violation(&retried, &chosen) {
-            self.step.outcome = Some(Outcome::RejectedUnrecorded(Rejection::new(Stage::Application, vec![why])));
-            return;
+            return self.refuse(Stage::Application, vec![why]);
         }
         self.push(body);
         for branch in self.board.half_opened_by(&retried) {
-            self.trip(
-                &branch,
-                DueTransition { reason: Reason::Retried, action: None, change: BreakerTransition::HalfOpened },
-            );
+            self.trip(&branch, DueTransition::half_opened(Reason::Retried));
         }
         for queued in chosen {
             let QueuedInvocation { invocation, branch, trigger, expansion, .. } = queued;

@@ -53,10 +53,10 @@ pub struct Retried {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
     /// New limits of the board.
-    #[serde(default, skip_serializing_if = "LimitOverrides::is_none")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub limits: LimitOverrides,
     /// New limits of the worker that is named, or that has the invocation (since format 11).
-    #[serde(default, skip_serializing_if = "WorkerLimitOverrides::is_none")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub worker_limits: WorkerLimitOverrides,
     /// The caller's idempotency key, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,10 +192,8 @@ pub struct Parent {
 }
 
 impl Created {
-    /// Parses the blueprint as this version reads it.
-    ///
-    /// # Errors
-    /// Returns a message for people if this version cannot read the blueprint, or would draw other models.
+    /// Parses the blueprint as this version reads it. Fails if this version cannot read it, or would draw other models,
+    /// with a message for people.
     pub fn read_blueprint(&self) -> Result<Blueprint, String> {
         let blueprint = <Blueprint as Deserialize>::deserialize(&self.blueprint)
             .map_err(|error| format!("this version cannot read its blueprint: {error}"))?;
@@ -437,21 +435,6 @@ impl Ended {
     /// Returns true if the end is permanent. A board that only ran out of work, also because of a breaker or a budget,
     /// resumes when a signal or a direct proposal brings some.
     pub const fn is_final(self) -> bool {
-        match self.cause {
-            Cause::NothingToDo | Cause::GaveUp | Cause::Breaker | Cause::Exhausted => false,
-            Cause::Done
-            | Cause::Cycles
-            | Cause::Rejections
-            | Cause::NoOps
-            | Cause::Passes
-            | Cause::Crashes
-            | Cause::Budget
-            | Cause::Commits
-            | Cause::Edits
-            | Cause::Wall
-            | Cause::Journal
-            | Cause::Meltdown
-            | Cause::Cancelled => true,
-        }
+        !matches!(self.cause, Cause::NothingToDo | Cause::GaveUp | Cause::Breaker | Cause::Exhausted)
     }
 }

@@ -39,6 +39,13 @@ pub struct Author {
     pub edit: Option<EditOrigin>,
 }
 
+impl Author {
+    /// Builds an author without an attempt, a token or a cost.
+    pub(crate) const fn new(worker: WorkerName, base: Version) -> Self {
+        Self { worker, attempt: None, token: None, base, usage: None, approval: None, edit: None }
+    }
+}
+
 /// Origin of a file edit. The edit itself is in the reply field of the record: `written` or `reply`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -118,10 +118,7 @@ impl Rewriter<'_> {
     }
 
     pub(super) fn renamed_members(&self, members: Map<String, Value>) -> Map<String, Value> {
-        let named = |name: String| match self.names.contains(&name) {
-            true => name_placeholder(self.hasher, &name),
-            false => name,
-        };
+        let named = |name: String| if self.names.contains(&name) { name_placeholder(self.hasher, &name) } else { name };
         members.into_iter().map(|(name, member)| (named(name), member)).collect()
     }
 

@@ -4,7 +4,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::slice;
 
-use super::super::{Key, Node};
+use super::super::{Key, Node, equal_by_order};
 use super::trie::{Body, Split, Trie};
 
 /// Iterator over the members of an object in key order. The order is computed lazily.
@@ -31,19 +31,7 @@ enum Rest<'a> {
     Split(&'a Split),
 }
 
-impl PartialEq for Part<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        self.first == other.first
-    }
-}
-
-impl Eq for Part<'_> {}
-
-impl PartialOrd for Part<'_> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
+equal_by_order!(Part<'_>);
 
 impl Ord for Part<'_> {
     fn cmp(&self, other: &Self) -> Ordering {

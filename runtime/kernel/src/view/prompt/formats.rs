@@ -98,12 +98,7 @@ pub(in crate::view) fn reminders(worker: &Worker, format: ReplyFormat) -> [(Repl
             ReplyPurpose::Own => match format {
                 ReplyFormat::Expert => "work with what the problem gives, step by step",
                 ReplyFormat::Decider => "work out the answer step by step",
-                ReplyFormat::Generator
-                | ReplyFormat::Control
-                | ReplyFormat::Planner
-                | ReplyFormat::Critic
-                | ReplyFormat::Cleaner
-                | ReplyFormat::ConflictResolver => "",
+                _ => "",
             },
             ReplyPurpose::Room => "say there what you think",
             ReplyPurpose::Ballot => "work out your answer step by step",
