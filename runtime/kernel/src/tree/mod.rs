@@ -14,6 +14,7 @@
 //! Recursion is as deep as the document, so the depth must be bounded, as in all that [`crate::json`] reads.
 
 mod array;
+mod cached;
 mod changes_since;
 mod convert;
 mod digest;

@@ -8,10 +8,8 @@ use serde_json::Value;
 use crate::digest::Digest;
 use crate::snapshot::LAYOUT;
 
-/// Kinds of parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PartKind {
-    /// A long text.
     Text,
     /// A node of an array.
     Chunk,
@@ -19,7 +17,6 @@ pub(crate) enum PartKind {
     Trie,
 }
 
-/// Reference to a part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartRef {
     pub(crate) kind: PartKind,
@@ -63,7 +60,6 @@ pub(crate) fn refs_in_text(text: &str) -> Option<Vec<Digest>> {
     Some(names.into_iter().map(|name| name.hash).collect())
 }
 
-/// Collects the parts that a part names.
 pub(crate) fn collect_from_part(kind: PartKind, form: &Value, names: &mut Vec<PartRef>) {
     if form.is_array() {
         collect_from_node(kind, form, names);

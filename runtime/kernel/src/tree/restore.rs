@@ -49,7 +49,6 @@ pub(crate) struct Reader<'f> {
     nested: usize,
 }
 
-/// A part that was built.
 struct Built<T> {
     node: T,
     /// Number of nested levels of nodes.
@@ -89,7 +88,6 @@ impl<'f> Reader<'f> {
         self.fetched
     }
 
-    /// Builds a value.
     pub(crate) fn value(&mut self, value: Value) -> Result<Node> {
         let mut names = Vec::new();
         part_refs::collect_from_value(&value, &mut names);

@@ -106,7 +106,6 @@ impl Stamps {
         removed
     }
 
-    /// Returns the stamps of all `len` places.
     pub(super) fn all(&self, len: usize) -> impl Iterator<Item = Stamp> {
         (0..len).map(|index| self.get(index))
     }

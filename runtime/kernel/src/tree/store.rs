@@ -57,7 +57,6 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         self.names.extend_from_slice(&other.names);
     }
 
-    /// Writes a value.
     pub(crate) fn value(&mut self, node: &'t Node) -> Result<Levels, E> {
         match node {
             Node::Null => self.raw("null"),

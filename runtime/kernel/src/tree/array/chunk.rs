@@ -1,24 +1,16 @@
 //! Nodes of arrays: a dense radix tree by index, with a shape that depends on the length alone.
 
-use std::sync::OnceLock;
-
 use triomphe::Arc;
 
+use super::super::cached::Cached;
 use super::super::stamp::{Revision, Stamp, Stamps};
-use super::super::{Node, Stored, Sum};
+use super::super::{Node, Sum};
 
 /// Maximum children of one node; also part of the digest's format.
 pub(super) const FAN_OUT: usize = 16;
 
 /// A node of the radix tree.
-#[derive(Debug)]
-pub(in crate::tree) struct Chunk {
-    /// Computed lazily, and cleared when a descendant changes.
-    pub(in crate::tree) digest: OnceLock<[u8; 32]>,
-    pub(in crate::tree) part: Stored,
-    sum: Sum,
-    pub(in crate::tree) body: Body,
-}
+pub(in crate::tree) type Chunk = Cached<Body>;
 
 #[derive(Clone, Debug)]
 pub(in crate::tree) enum Body {
@@ -40,13 +32,6 @@ pub(super) const fn capacity(height: u32) -> usize {
     FAN_OUT.saturating_pow(height + 1)
 }
 
-/// A copy is made to be changed: it starts without cached values.
-impl Clone for Chunk {
-    fn clone(&self) -> Self {
-        Self::new(self.sum, self.body.clone())
-    }
-}
-
 impl Chunk {
     pub(super) fn leaf(items: Box<[Node]>, stamps: Stamps) -> Self {
         let mut sum = Sum::from_nodes(&items);
@@ -58,24 +43,6 @@ impl Chunk {
         let mut sum = Sum::default();
         children.iter().for_each(|child| sum.join(&child.sum));
         Self::new(sum, Body::Inner(children))
-    }
-
-    const fn new(sum: Sum, body: Body) -> Self {
-        Self { digest: OnceLock::new(), part: Stored::new(), sum, body }
-    }
-
-    /// Returns an owned copy of a node that keeps its stored part.
-    pub(in crate::tree) fn unshared(this: Arc<Self>) -> Self {
-        Arc::try_unwrap(this).unwrap_or_else(|shared| {
-            let copy = Self::clone(&shared);
-            shared.part.get().into_iter().for_each(|part| drop(copy.part.set(Box::new(*part))));
-            copy
-        })
-    }
-
-    /// Clears the cached values because a descendant changes.
-    fn clear_cache(&mut self) {
-        (self.digest, self.part) = Default::default();
     }
 
     /// Restores a stored node; `None` if no array can have it. `touched` is at least the latest change of its parts.
@@ -95,10 +62,6 @@ impl Chunk {
         };
         chunk.sum.modified_at = chunk.sum.modified_at.max(touched);
         Some(chunk)
-    }
-
-    pub(in crate::tree) const fn sum(&self) -> Sum {
-        self.sum
     }
 
     /// Returns an element and its stamp; `self` must be a root.

@@ -1,27 +1,18 @@
 //! Nodes of objects: a small object is a bucket sorted by key, a larger one a trie over key hashes. The shape depends
 //! on the key set alone.
 
-use std::sync::OnceLock;
-
 use triomphe::Arc;
 
+use super::super::cached::Cached;
 use super::super::stamp::{Revision, Stamp, Stamps};
-use super::super::{Key, Node, Stored, Sum};
+use super::super::{Key, Node, Sum};
 use crate::digest::Hasher;
 use crate::json;
 
 /// Maximum members of a bucket; also part of the digest's format.
 pub(super) const BUCKET_MAX: usize = 32;
 
-/// A node of the trie.
-#[derive(Debug)]
-pub(in crate::tree) struct Trie {
-    /// Computed lazily, and cleared when a descendant changes.
-    pub(in crate::tree) digest: OnceLock<[u8; 32]>,
-    pub(in crate::tree) part: Stored,
-    sum: Sum,
-    pub(in crate::tree) body: Body,
-}
+pub(in crate::tree) type Trie = Cached<Body>;
 
 #[derive(Clone, Debug)]
 pub(in crate::tree) enum Body {
@@ -48,11 +39,6 @@ fn nibble(route: &[u8; 32], at: usize) -> usize {
     usize::from(if at.is_multiple_of(2) { byte >> 4 } else { byte & 0x0f })
 }
 
-/// Bytes of a member as compact JSON, without its comma.
-fn entry_bytes(key: &str, node: &Node) -> u64 {
-    json::text_size(key) + 1 + node.bytes()
-}
-
 fn find(entries: &[(Key, Node)], key: &str) -> Result<usize, usize> {
     entries.binary_search_by(|(mine, _)| mine.as_str().cmp(key))
 }
@@ -64,32 +50,7 @@ impl Default for Trie {
     }
 }
 
-/// A copy is made to be changed: it starts without cached values.
-impl Clone for Trie {
-    fn clone(&self) -> Self {
-        Self::new(self.sum, self.body.clone())
-    }
-}
-
 impl Trie {
-    const fn new(sum: Sum, body: Body) -> Self {
-        Self { digest: OnceLock::new(), part: Stored::new(), sum, body }
-    }
-
-    /// Returns an owned copy of a node that keeps its stored part.
-    pub(in crate::tree) fn unshared(this: Arc<Self>) -> Self {
-        Arc::try_unwrap(this).unwrap_or_else(|shared| {
-            let copy = Self::clone(&shared);
-            shared.part.get().into_iter().for_each(|part| drop(copy.part.set(Box::new(*part))));
-            copy
-        })
-    }
-
-    /// Clears the cached values because a descendant changes.
-    fn clear_cache(&mut self) {
-        (self.digest, self.part) = Default::default();
-    }
-
     fn bucket(entries: Vec<Entry>) -> Self {
         let stamps = Stamps::from_stamps(&entries.iter().map(|(_, _, stamp)| *stamp).collect::<Vec<_>>());
         Self::bucket_of(entries.into_iter().map(|(key, node, _)| (key, node)).collect(), stamps)
@@ -160,10 +121,6 @@ impl Trie {
         let has_empty = children_of(&split).any(|child| child.sum.len == 0);
         split.sum.modified_at = split.sum.modified_at.max(touched);
         (split.sum.len() > BUCKET_MAX && !has_empty).then_some(split)
-    }
-
-    pub(in crate::tree) const fn sum(&self) -> Sum {
-        self.sum
     }
 
     /// Returns the member with this key; `self` must be a root.
@@ -348,7 +305,7 @@ impl Trie {
             }
         };
         self.sum.len -= 1;
-        self.sum.bytes -= entry_bytes(key, &removed.0);
+        self.sum.bytes -= json::text_size(key) + 1 + removed.0.bytes();
         // Recomputed from the remaining parts: the object records the removal itself, and counting it here would
         // mislead `part_iter`.
         self.sum.modified_at = self.touched();
