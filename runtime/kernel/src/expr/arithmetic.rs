@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use super::Dialect;
-use super::meter::{EvalAbort, Meter};
+use super::meter::{EvalAbort, Meter, Result};
 use super::value::{Text, Val, integer, mismatch, misplaced, whole};
 
 /// 2^64, exact.
@@ -42,7 +42,7 @@ operation!(QUOTIENT, /, checked_div, divides: true);
 operation!(REMAINDER, %, checked_rem, divides: true);
 
 impl Operation {
-    pub(super) fn apply<'a>(&self, a: &Val<'a>, b: &Val<'a>, dialect: Dialect) -> Result<Val<'a>, EvalAbort> {
+    pub(super) fn apply<'a>(&self, a: &Val<'a>, b: &Val<'a>, dialect: Dialect) -> Result<Val<'a>> {
         match dialect {
             Dialect::Strict => self.of_like(a, b),
             Dialect::Plain => self.of_any(a, b),
@@ -50,7 +50,7 @@ impl Operation {
     }
 
     /// Combines operands of one type, within the range of that type.
-    fn of_like<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, EvalAbort> {
+    fn of_like<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>> {
         match (a, b) {
             (Val::Int(_), Val::Int(0)) | (Val::UInt(_), Val::UInt(0)) if self.divides => Err(by_zero()),
             (Val::Int(a), Val::Int(b)) => (self.int)(*a, *b).map(Val::Int).ok_or_else(overflow),
@@ -61,7 +61,7 @@ impl Operation {
     }
 
     /// Combines all numbers; exact for two integers.
-    fn of_any<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>, EvalAbort> {
+    fn of_any<'a>(&self, a: &Val<'a>, b: &Val<'a>) -> Result<Val<'a>> {
         if let (Some(a), Some(b)) = (integer(a), integer(b)) {
             return if self.divides && b == 0 { Err(by_zero()) } else { narrowed((self.wide)(a, b)) };
         }
@@ -72,7 +72,7 @@ impl Operation {
 
 impl<'a> Val<'a> {
     /// `self + other`: a sum, or the concatenation of texts or lists.
-    pub(super) fn add(&self, other: &Self, dialect: Dialect, meter: &mut Meter) -> Result<Self, EvalAbort> {
+    pub(super) fn add(&self, other: &Self, dialect: Dialect, meter: &mut Meter) -> Result<Self> {
         match (self, other) {
             (Self::Text(a), Self::Text(b)) => {
                 meter.spend_text(a.len() + b.len())?;
@@ -89,7 +89,7 @@ impl<'a> Val<'a> {
     }
 
     /// `self / other` without truncation.
-    pub(super) fn ratio(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
+    pub(super) fn ratio(&self, other: &Self, dialect: Dialect) -> Result<Self> {
         match (integer(self), integer(other)) {
             (Some(a), Some(b)) if b != 0 && a % b == 0 => narrowed(a.checked_div(b)),
             (Some(_), Some(_)) => QUOTIENT.apply(&self.rounded(), &other.rounded(), dialect),
@@ -98,7 +98,7 @@ impl<'a> Val<'a> {
     }
 
     /// `self % other`, with the sign of `self`.
-    pub(super) fn remainder(&self, other: &Self, dialect: Dialect) -> Result<Self, EvalAbort> {
+    pub(super) fn remainder(&self, other: &Self, dialect: Dialect) -> Result<Self> {
         match (self, dialect) {
             (Self::Double(_), Dialect::Strict) => Err(mismatch("%", self, other)),
             _ => REMAINDER.apply(self, other, dialect),
@@ -106,7 +106,7 @@ impl<'a> Val<'a> {
     }
 
     /// `sum(self)`: the sum of a list of numbers; 0 for an empty list.
-    pub(super) fn sum(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self, EvalAbort> {
+    pub(super) fn sum(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self> {
         let elements = self.elements().ok_or_else(|| misplaced("sum()", self))?;
         let mut sum = Self::Int(0);
         for element in elements {
@@ -120,7 +120,7 @@ impl<'a> Val<'a> {
     }
 
     /// `min(self)` or `max(self)`: the first extreme number or text of a list, in this order.
-    pub(super) fn extreme(&self, name: &str, order: Ordering, meter: &mut Meter) -> Result<Self, EvalAbort> {
+    pub(super) fn extreme(&self, name: &str, order: Ordering, meter: &mut Meter) -> Result<Self> {
         let elements = self.elements().ok_or_else(|| misplaced(name, self))?;
         let mut found: Option<Self> = None;
         for element in elements {
@@ -143,8 +143,7 @@ impl<'a> Val<'a> {
         as_double(self).map_or_else(|| self.clone(), Self::Double)
     }
 
-    /// `-self`.
-    pub(super) fn negate(&self, dialect: Dialect) -> Result<Self, EvalAbort> {
+    pub(super) fn negate(&self, dialect: Dialect) -> Result<Self> {
         match self {
             Self::Int(_) | Self::UInt(_) if dialect == Dialect::Plain => {
                 narrowed(integer(self).and_then(i128::checked_neg))
@@ -156,7 +155,7 @@ impl<'a> Val<'a> {
     }
 
     /// `size(self)`: characters (code points), elements or members.
-    pub(super) fn size(&self, meter: &mut Meter) -> Result<Self, EvalAbort> {
+    pub(super) fn size(&self, meter: &mut Meter) -> Result<Self> {
         let size = match self {
             Self::Text(text) => {
                 meter.spend_text(text.len())?;
@@ -168,7 +167,7 @@ impl<'a> Val<'a> {
     }
 
     /// `int(self)`; truncates a fraction.
-    pub(super) fn to_int(&self, meter: &mut Meter) -> Result<Self, EvalAbort> {
+    pub(super) fn to_int(&self, meter: &mut Meter) -> Result<Self> {
         let int = match self {
             Self::Int(int) => Some(*int),
             Self::UInt(uint) => i64::try_from(*uint).ok(),
@@ -183,7 +182,7 @@ impl<'a> Val<'a> {
     }
 
     /// `uint(self)`; truncates a fraction.
-    pub(super) fn to_uint(&self, meter: &mut Meter) -> Result<Self, EvalAbort> {
+    pub(super) fn to_uint(&self, meter: &mut Meter) -> Result<Self> {
         let uint = match self {
             Self::Int(int) => u64::try_from(*int).ok(),
             Self::UInt(uint) => Some(*uint),
@@ -201,8 +200,7 @@ impl<'a> Val<'a> {
         uint.map(Self::UInt).ok_or_else(overflow)
     }
 
-    /// `double(self)`.
-    pub(super) fn to_double(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self, EvalAbort> {
+    pub(super) fn to_double(&self, dialect: Dialect, meter: &mut Meter) -> Result<Self> {
         match self {
             Self::Text(text) => {
                 meter.spend_text(text.len())?;
@@ -213,8 +211,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// `string(self)`.
-    pub(super) fn to_text(&self) -> Result<Self, EvalAbort> {
+    pub(super) fn to_text(&self) -> Result<Self> {
         let text = match self {
             Self::Text(_) => return Ok(self.clone()),
             Self::Bool(value) => value.to_string(),
@@ -244,14 +241,14 @@ fn as_double(value: &Val<'_>) -> Option<f64> {
 }
 
 /// Returns an integer as an `int`, or as a `uint` if it is too large.
-fn narrowed<'a>(wide: Option<i128>) -> Result<Val<'a>, EvalAbort> {
+fn narrowed<'a>(wide: Option<i128>) -> Result<Val<'a>> {
     let wide = wide.ok_or_else(overflow)?;
     let int = i64::try_from(wide).map(Val::Int);
     int.or_else(|_| u64::try_from(wide).map(Val::UInt)).map_err(|_| overflow())
 }
 
 /// Rejects infinite results, because JSON has only finite numbers.
-fn finite<'a>(double: f64) -> Result<Val<'a>, EvalAbort> {
+fn finite<'a>(double: f64) -> Result<Val<'a>> {
     if double.is_finite() { Ok(Val::Double(double)) } else { Err(overflow()) }
 }
 

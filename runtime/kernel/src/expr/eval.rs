@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::arithmetic::{DIFFERENCE, PRODUCT, QUOTIENT};
 use super::lower::{Binary, Conversion, Fold, Loop, Node, TextTest};
-use super::meter::{EvalAbort, Meter};
+use super::meter::{EvalAbort, Meter, Result};
 use super::value::{Item, Items, Text, Val, misplaced};
 use super::{Dialect, Variables};
 
@@ -24,7 +24,7 @@ pub(super) fn evaluate<'a>(
     variables: &'a Variables<'_>,
     dialect: Dialect,
     meter: &mut Meter,
-) -> Result<bool, EvalAbort> {
+) -> Result<bool> {
     let mut run = Run { variables, dialect, meter: meter.clone(), locals: Vec::new() };
     let value = run.value(node);
     *meter = run.meter.clone();
@@ -43,7 +43,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn value(&mut self, node: &'a Node) -> Result<Val<'a>, EvalAbort> {
+    fn value(&mut self, node: &'a Node) -> Result<Val<'a>> {
         self.meter.spend(1)?;
         match node {
             Node::Null => Ok(Val::Null),
@@ -94,14 +94,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn bool(&mut self, node: &'a Node, operator: &str) -> Result<bool, EvalAbort> {
+    fn bool(&mut self, node: &'a Node, operator: &str) -> Result<bool> {
         match self.value(node)? {
             Val::Bool(value) => Ok(value),
             other => Err(misplaced(operator, &other)),
         }
     }
 
-    fn path(&mut self, variable: &str, path: &'a [String]) -> Result<Val<'a>, EvalAbort> {
+    fn path(&mut self, variable: &str, path: &'a [String]) -> Result<Val<'a>> {
         self.meter.spend(path.len())?;
         let Some(root) = self.variables.get(variable) else {
             return Err(EvalAbort::Error(format!("{variable} has no value here")));
@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
         path.iter().try_fold(root.value(), |value, name| member(&value, name, &mut self.meter))
     }
 
-    fn has(&mut self, of: &'a Node, name: &str) -> Result<Val<'a>, EvalAbort> {
+    fn has(&mut self, of: &'a Node, name: &str) -> Result<Val<'a>> {
         let of = self.value(of)?;
         match of.map_len() {
             Some(_) => {
@@ -120,7 +120,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn index(&mut self, of: &'a Node, key: &'a Node) -> Result<Val<'a>, EvalAbort> {
+    fn index(&mut self, of: &'a Node, key: &'a Node) -> Result<Val<'a>> {
         let of = self.value(of)?;
         let key = self.value(key)?;
         let missing = if of.map_len().is_some() { "no such member" } else { "index out of range" };
@@ -128,7 +128,7 @@ impl<'a> Run<'a> {
     }
 
     /// `a && b` or `a || b`: a `decisive` value on either side determines the result, even if the other side fails.
-    fn logic(&mut self, a: &'a Node, b: &'a Node, decisive: bool) -> Result<Val<'a>, EvalAbort> {
+    fn logic(&mut self, a: &'a Node, b: &'a Node, decisive: bool) -> Result<Val<'a>> {
         let operator = if decisive { "||" } else { "&&" };
         let left = match self.bool(a, operator) {
             Ok(value) if value == decisive => return Ok(Val::Bool(decisive)),
@@ -141,7 +141,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn binary(&mut self, binary: Binary, a: &'a Node, b: &'a Node) -> Result<Val<'a>, EvalAbort> {
+    fn binary(&mut self, binary: Binary, a: &'a Node, b: &'a Node) -> Result<Val<'a>> {
         let a = self.value(a)?;
         let b = self.value(b)?;
         let (meter, dialect) = (&mut self.meter, self.dialect);
@@ -162,7 +162,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn map(&mut self, nodes: &'a [(Node, Node)]) -> Result<Val<'a>, EvalAbort> {
+    fn map(&mut self, nodes: &'a [(Node, Node)]) -> Result<Val<'a>> {
         let mut entries: Vec<(Text<'a>, Val<'a>)> = Vec::with_capacity(nodes.len());
         for (key, value) in nodes {
             let key = match self.value(key)? {
@@ -179,7 +179,7 @@ impl<'a> Run<'a> {
         Ok(Val::Entries(Rc::new(entries)))
     }
 
-    fn convert(&mut self, conversion: Conversion, node: &'a Node) -> Result<Val<'a>, EvalAbort> {
+    fn convert(&mut self, conversion: Conversion, node: &'a Node) -> Result<Val<'a>> {
         let value = self.value(node)?;
         match conversion {
             Conversion::Size => value.size(&mut self.meter),
@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn test(&mut self, test: TextTest, a: &'a Node, b: &'a Node) -> Result<Val<'a>, EvalAbort> {
+    fn test(&mut self, test: TextTest, a: &'a Node, b: &'a Node) -> Result<Val<'a>> {
         let name = match test {
             TextTest::Contains => "contains()",
             TextTest::StartsWith => "startsWith()",
@@ -219,7 +219,7 @@ impl<'a> Run<'a> {
         }))
     }
 
-    fn fold(&mut self, of: &'a Loop) -> Result<Val<'a>, EvalAbort> {
+    fn fold(&mut self, of: &'a Loop) -> Result<Val<'a>> {
         let range = self.value(&of.range)?;
         if self.dialect == Dialect::Strict && range.map_len().is_some() {
             return Err(EvalAbort::error("a loop over a map has no order; loop over a list"));
@@ -239,7 +239,7 @@ impl<'a> Run<'a> {
     }
 
     /// `all` (false is decisive) or `exists` (true is decisive); an error counts only without a decisive value.
-    fn any(&mut self, items: Items<'a>, body: &'a Node, decisive: bool) -> Result<Val<'a>, EvalAbort> {
+    fn any(&mut self, items: Items<'a>, body: &'a Node, decisive: bool) -> Result<Val<'a>> {
         let operator = if decisive { "exists()" } else { "all()" };
         let mut failed = None;
         for item in items {
@@ -254,7 +254,7 @@ impl<'a> Run<'a> {
         failed.map_or(Ok(Val::Bool(!decisive)), Err)
     }
 
-    fn exactly_one(&mut self, items: Items<'a>, body: &'a Node) -> Result<Val<'a>, EvalAbort> {
+    fn exactly_one(&mut self, items: Items<'a>, body: &'a Node) -> Result<Val<'a>> {
         let mut found = 0_usize;
         for item in items {
             if self.with(item, |run| run.bool(body, "exists_one()"))? {
@@ -265,12 +265,7 @@ impl<'a> Run<'a> {
     }
 
     /// `filter` (without `made`), `map` and `transformList`.
-    fn collect(
-        &mut self,
-        items: Items<'a>,
-        condition: Option<&'a Node>,
-        made: Option<&'a Node>,
-    ) -> Result<Val<'a>, EvalAbort> {
+    fn collect(&mut self, items: Items<'a>, condition: Option<&'a Node>, made: Option<&'a Node>) -> Result<Val<'a>> {
         let mut collected = Vec::new();
         for item in items {
             let kept = self.with(item, |run| {
@@ -290,11 +285,7 @@ impl<'a> Run<'a> {
     }
 
     /// Runs a loop's body for one item.
-    fn with<T>(
-        &mut self,
-        item: Item<'a>,
-        body: impl FnOnce(&mut Self) -> Result<T, EvalAbort>,
-    ) -> Result<T, EvalAbort> {
+    fn with<T>(&mut self, item: Item<'a>, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.meter.spend(1)?;
         let depth = self.locals.len();
         self.locals.extend(item.key);
@@ -305,7 +296,7 @@ impl<'a> Run<'a> {
     }
 }
 
-fn member<'a>(of: &Val<'a>, name: &str, meter: &mut Meter) -> Result<Val<'a>, EvalAbort> {
+fn member<'a>(of: &Val<'a>, name: &str, meter: &mut Meter) -> Result<Val<'a>> {
     if of.map_len().is_none() {
         return Err(EvalAbort::Error(format!("{} has no member {name}", of.type_name())));
     }

@@ -79,7 +79,6 @@ pub(super) enum Conversion {
 }
 
 impl Conversion {
-    /// Returns its name in an expression.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Size => "size",

@@ -3,6 +3,9 @@
 /// Bytes of text that one step processes.
 const BYTES_PER_STEP: usize = 32;
 
+/// Result of a step of an evaluation.
+pub(super) type Result<T> = std::result::Result<T, EvalAbort>;
+
 /// Reason for an early end of an evaluation.
 #[derive(Debug)]
 pub(super) enum EvalAbort {
@@ -43,7 +46,7 @@ impl Meter {
         self.left
     }
 
-    pub(super) const fn spend(&mut self, steps: usize) -> Result<(), EvalAbort> {
+    pub(super) const fn spend(&mut self, steps: usize) -> Result<()> {
         match self.left.checked_sub(steps) {
             Some(left) => {
                 self.left = left;
@@ -57,7 +60,7 @@ impl Meter {
     }
 
     /// Charges the steps for processing this many bytes of text.
-    pub(super) fn spend_text(&mut self, bytes: usize) -> Result<(), EvalAbort> {
+    pub(super) fn spend_text(&mut self, bytes: usize) -> Result<()> {
         self.spend(bytes / BYTES_PER_STEP)
     }
 }

@@ -10,7 +10,6 @@ use super::token::{self, Kind, Token};
 const RESERVED: &str = "as break const continue else for function if import let loop package namespace return var void \
                         while";
 
-/// Part of an expression.
 #[derive(PartialEq, Debug)]
 pub(super) struct Part {
     /// Byte offset in the source: of an operator's sign, or of the beginning of anything else.

@@ -18,7 +18,6 @@ const SIGNS: [&str; 23] = [
     ",",
 ];
 
-/// Token of an expression.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Token<'s> {
     /// Byte offset of its beginning.
@@ -36,7 +35,6 @@ pub(super) enum Kind<'s> {
     UInt(&'s str),
     /// Number with a fraction or an exponent.
     Double(&'s str),
-    /// Content of a string.
     Text(String),
     /// One of [`SIGNS`], or `/`.
     Sign(&'static str),

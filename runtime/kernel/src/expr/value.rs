@@ -14,7 +14,7 @@ use std::{slice, vec};
 
 use serde_json::{Map, Number, Value};
 
-use super::meter::{EvalAbort, Meter};
+use super::meter::{EvalAbort, Meter, Result};
 use crate::tree::{self, Node};
 
 /// Maximum nesting that equality follows; above the kernel's own limit on the state.
@@ -47,15 +47,10 @@ pub(super) enum Val<'a> {
     UInt(u64),
     Double(f64),
     Text(Text<'a>),
-    /// An array of a `Value`.
     Array(&'a [Value]),
-    /// An object of a `Value`.
     Object(&'a Map<String, Value>),
-    /// An array of a tree.
     TreeArray(&'a tree::Array),
-    /// An object of a tree.
     TreeObject(&'a tree::Object),
-    /// A computed list.
     List(Rc<Vec<Val<'a>>>),
     /// A computed map; it has at most as many entries as the expression has tokens.
     Entries(Rc<Vec<(Text<'a>, Val<'a>)>>),
@@ -197,7 +192,6 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// Returns the name of its CEL type.
     pub(super) const fn type_name(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -271,7 +265,7 @@ impl<'a> Val<'a> {
     }
 
     /// Returns the member at `key`, or the element at a non-negative integer `key`; `None` if there is none.
-    pub(super) fn at(&self, key: &Self, meter: &mut Meter) -> Result<Option<Self>, EvalAbort> {
+    pub(super) fn at(&self, key: &Self, meter: &mut Meter) -> Result<Option<Self>> {
         let index = match key {
             Self::Int(int) => Some(usize::try_from(*int).unwrap_or(usize::MAX)),
             Self::UInt(uint) => Some(usize::try_from(*uint).unwrap_or(usize::MAX)),
@@ -292,8 +286,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    /// `element in self`.
-    pub(super) fn contains(&self, element: &Self, meter: &mut Meter) -> Result<bool, EvalAbort> {
+    pub(super) fn contains(&self, element: &Self, meter: &mut Meter) -> Result<bool> {
         match (self.elements(), self.map_len()) {
             (Some(elements), _) => {
                 for mine in elements {
@@ -313,11 +306,11 @@ impl<'a> Val<'a> {
     }
 
     /// `self == other`: values of different types differ, numbers compare by value.
-    pub(super) fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool, EvalAbort> {
+    pub(super) fn equals(&self, other: &Self, meter: &mut Meter) -> Result<bool> {
         self.equals_within(other, meter, DEPTH_MAX)
     }
 
-    fn equals_within(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool, EvalAbort> {
+    fn equals_within(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool> {
         meter.spend(1)?;
         let Some(depth) = depth.checked_sub(1) else {
             return Err(EvalAbort::error("values nested too deeply to compare"));
@@ -351,7 +344,7 @@ impl<'a> Val<'a> {
     }
 
     /// Compares two maps of equal size, up to the first difference.
-    fn maps_equal(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool, EvalAbort> {
+    fn maps_equal(&self, other: &Self, meter: &mut Meter, depth: usize) -> Result<bool> {
         match (self.members(), other.members()) {
             // Sorted members need no lookup.
             (Some(mine), Some(theirs)) => {
@@ -383,7 +376,7 @@ impl<'a> Val<'a> {
         }
     }
 
-    fn has_equal(&self, name: &str, value: &Val<'_>, meter: &mut Meter, depth: usize) -> Result<bool, EvalAbort> {
+    fn has_equal(&self, name: &str, value: &Val<'_>, meter: &mut Meter, depth: usize) -> Result<bool> {
         meter.spend_text(name.len())?;
         match self.member(name) {
             Some(mine) => mine.equals_within(value, meter, depth),
@@ -392,7 +385,7 @@ impl<'a> Val<'a> {
     }
 
     /// Returns the order of two comparable values; `sign` is the operator, for the message.
-    pub(super) fn compare(&self, other: &Self, sign: &str, meter: &mut Meter) -> Result<Ordering, EvalAbort> {
+    pub(super) fn compare(&self, other: &Self, sign: &str, meter: &mut Meter) -> Result<Ordering> {
         let order = match (self, other) {
             (Self::Text(mine), Self::Text(theirs)) => {
                 meter.spend_text(mine.len().min(theirs.len()))?;

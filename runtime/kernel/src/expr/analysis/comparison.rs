@@ -68,7 +68,6 @@ impl CompareOp {
         }
     }
 
-    /// Returns the test with exchanged operands.
     pub(in super::super) const fn with_exchanged_operands(self) -> Self {
         match self {
             Self::Equal | Self::Among | Self::Unequal => self,
@@ -91,7 +90,6 @@ pub struct Comparison {
     pub test: CompareOp,
 }
 
-/// Returns the value of a constant.
 pub(in super::super) fn constant(node: &Node) -> Option<Value> {
     match node {
         Node::Null => Some(Value::Null),
