@@ -114,17 +114,12 @@ impl Bindings {
         let pointer = Pointer::parse(text).ok()?;
         let token = |token: jsonptr::Token<'_>| {
             let decoded = token.decoded().into_owned();
-            match self.token_for(&decoded) {
+            match decoded.strip_prefix('{').and_then(|rest| self.get(rest.strip_suffix('}')?)) {
                 Some(bound) => bound.to_owned(),
                 None => decoded,
             }
         };
         Some(PointerBuf::from_tokens(pointer.tokens().map(token).collect::<Vec<_>>()))
-    }
-
-    /// Returns the token to which a name in braces is bound.
-    fn token_for(&self, token: &str) -> Option<&str> {
-        self.get(token.strip_prefix('{')?.strip_suffix('}')?)
     }
 
     /// Replaces names in the operations of a patch and in requested places by their tokens; returns true if any was

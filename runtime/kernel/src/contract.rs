@@ -80,7 +80,6 @@ struct ConditionalRead {
     condition: Arc<Expr>,
 }
 
-/// A compiled write grant.
 struct CompiledGrant {
     pattern: Pattern,
     ops: Vec<GrantOp>,
@@ -101,7 +100,6 @@ impl CompiledGrant {
 pub(crate) struct GrantInfo<'a> {
     /// Granted places.
     pub(crate) pattern: &'a Pattern,
-    /// Granted operations.
     pub(crate) ops: &'a [GrantOp],
     /// Schema for the values written there, if the grant has one.
     pub(crate) value: Option<&'a Schema>,
@@ -244,7 +242,6 @@ impl Contract {
         self.with_patterns(Pattern::under_any_binding)
     }
 
-    /// Replaces each pattern by `of(pattern)`.
     fn with_patterns(&self, of: impl Fn(&Pattern) -> Pattern) -> Self {
         let conditional = |read: &ConditionalRead| ConditionalRead {
             pattern: of(&read.pattern),

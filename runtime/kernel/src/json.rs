@@ -278,7 +278,10 @@ fn scan(text: &[u8], depth_max: usize) -> Option<JsonError> {
                 at += 1;
             }
             b'-' | b'0'..=b'9' => {
-                let length = text[at..].iter().take_while(|byte| is_number_byte(**byte)).count();
+                let length = text[at..]
+                    .iter()
+                    .take_while(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'))
+                    .count();
                 if let Some(message) = unholdable(&text[at..at + length]) {
                     return Some(JsonError { code: Code::NumberOutOfRange, offset: at, message });
                 }
@@ -301,10 +304,6 @@ fn end_of_string(text: &[u8], start: usize) -> usize {
         }
     }
     text.len()
-}
-
-fn is_number_byte(byte: u8) -> bool {
-    matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')
 }
 
 /// Returns the reason a number cannot be represented exactly; `None` also for malformed numbers, which the parser

@@ -61,7 +61,6 @@ impl CallLimits {
     }
 }
 
-/// Raises a limit, if there is one.
 fn higher(limit: Option<u64>, raised: Option<u64>) -> Option<u64> {
     limit.map(|limit| limit.max(raised.unwrap_or(0)))
 }

@@ -124,7 +124,6 @@ pub fn activate(bug: Option<Mutant>) {
     PLANTED.set(bug);
 }
 
-/// Returns true if a bug is switched on.
 #[cfg(feature = "planted")]
 pub(crate) fn is_active(bug: Mutant) -> bool {
     PLANTED.get() == Some(bug)

@@ -103,7 +103,6 @@ pub struct Proposer<'a> {
 /// Proposal to judge.
 #[derive(Clone, Copy)]
 enum Subject<'a> {
-    /// A worker's reply.
     Reply(ReplySource<'a>),
     /// An edit of workspace files.
     Edit(&'a EditProposal<'a>),
@@ -125,7 +124,6 @@ struct ReplySource<'a> {
 /// A proposal between two stages.
 pub(crate) struct Judgement<'a> {
     plan: &'a Plan,
-    /// The committed state.
     state: &'a State,
     subject: Subject<'a>,
     /// The patch and its other members, once read.

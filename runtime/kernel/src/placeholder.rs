@@ -4,7 +4,6 @@ use serde_json::Value;
 
 use crate::digest::Hasher;
 
-/// Prefix of a placeholder.
 pub(crate) const PLACEHOLDER_PREFIX: &str = "$redacted:";
 
 /// Returns the placeholder for a redacted value: a text, independent of the value's type.

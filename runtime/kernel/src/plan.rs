@@ -323,7 +323,6 @@ impl Plan {
     }
 }
 
-/// Compiles the bindings of a rule.
 fn binds(rule: &blueprint::Rule, paths: PathSyntax) -> Result<BindingSource, String> {
     let wrong = |what: String| format!("rule {}: {what}", rule.name);
     if !rule.bind.is_empty() && !rule.trigger.is_signal() {

@@ -13,7 +13,6 @@ use crate::tree::Node;
 /// Part of a document, with its shown contents.
 #[derive(Debug)]
 pub(crate) enum Projection<'a> {
-    /// The complete value.
     Whole(&'a Node),
     /// These members of an object.
     Object(BTreeMap<String, Self>),

@@ -299,7 +299,6 @@ impl Snapshots {
     }
 }
 
-/// Returns the input that produced a record.
 fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input, Divergence> {
     let plan: &Plan = board.plan();
     let body = record.body().map_err(|error| divergence(record.seq, error.to_string()))?;

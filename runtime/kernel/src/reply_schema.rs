@@ -67,7 +67,6 @@ const DETAIL_LEVELS: [DetailLevel; 8] = [
     DetailLevel { places: 0, value: Detail { described: false, depth: 0 } },
 ];
 
-/// Level of detail.
 #[derive(Clone, Copy)]
 struct DetailLevel {
     /// Maximum length of a list of places.

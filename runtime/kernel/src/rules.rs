@@ -92,15 +92,10 @@ pub enum Activation {
 }
 
 /// Returns the activations for an occasion, in the order of events and, for one event, of the blueprint's rules.
-pub fn activations(
-    plan: &Plan,
-    scheduler: &Scheduler,
-    state: &Node,
-    trigger_event: &TriggerEvent<'_>,
-) -> Vec<Activation> {
+pub fn activations(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &TriggerEvent<'_>) -> Vec<Activation> {
     let mut allowance = Allowance::new();
     let mut collector = ActivationCollector { activations: Vec::new(), plan, allowance: &mut allowance };
-    match trigger_event {
+    match occasion {
         TriggerEvent::Start => {
             for rule in &plan.rules {
                 match &rule.trigger {

@@ -16,6 +16,7 @@ use crate::breaker::Branch;
 use crate::id::{InvocationId, RuleName, Timestamp, WorkerName};
 use crate::mutants::{self, Mutant};
 use crate::plan::{CompiledTrigger, Plan, QuiescenceKind, Rule};
+use crate::rejection::getters;
 use crate::signal_payload::SignalPayload;
 
 pub(crate) use invocation::IneffectiveInvocations;
@@ -63,14 +64,16 @@ pub struct NextAttempt {
 }
 
 impl Scheduler {
+    getters! { self:
+        /// Returns the queued invocations, in order.
+        pub queue -> &VecDeque<QueuedInvocation> = &self.queue;
+        /// Returns the open invocations.
+        pub open -> &BTreeMap<InvocationId, OpenInvocation> = &self.open;
+    }
+
     /// Returns the number of the next invocation.
     pub const fn next_id(&self) -> InvocationId {
         self.last.next()
-    }
-
-    /// Returns the queued invocations, in order.
-    pub const fn queue(&self) -> &VecDeque<QueuedInvocation> {
-        &self.queue
     }
 
     /// Returns the approximate memory of invocations and of the signals that they hold, in bytes. `others` are those
@@ -91,11 +94,6 @@ impl Scheduler {
             }
         }
         bytes
-    }
-
-    /// Returns the open invocations.
-    pub const fn open(&self) -> &BTreeMap<InvocationId, OpenInvocation> {
-        &self.open
     }
 
     /// Removes an obsolete invocation from the queue and from its worker's count; returns false if it is not queued.

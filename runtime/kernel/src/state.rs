@@ -323,7 +323,6 @@ impl Candidate {
         Err(violation)
     }
 
-    /// Returns an existing place and its value.
     fn existing(&self, path: &Pointer) -> Result<(Place<'_>, &Node), Violation> {
         let place = locate(&self.root, path, None).map_err(|miss| miss.at(path))?;
         match place.value {

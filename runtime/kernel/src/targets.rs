@@ -27,17 +27,12 @@ pub(crate) struct Target {
 /// Effect of an operation at a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TargetAction {
-    /// Overwrites the value.
     Overwrites,
-    /// Removes the value.
     Removes,
-    /// Creates a member.
     Creates,
     /// Inserts an element before an existing one.
     Inserts,
-    /// Appends an element.
     Appends,
-    /// Copies the value.
     Copies,
 }
 

@@ -141,7 +141,6 @@ impl Board {
         }
     }
 
-    /// Returns the open invocations of a branch.
     pub(super) fn open_of(&self, branch: &Branch) -> Vec<InvocationId> {
         let open = self.scheduler.open().iter().filter(|(_, open)| open.queued.branch == *branch);
         open.map(|(invocation, _)| *invocation).collect()

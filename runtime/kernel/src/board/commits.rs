@@ -82,7 +82,6 @@ fn decode_block(text: &str) -> Option<Vec<(Seq, u32)>> {
     (block.len() == BLOCK).then_some(block)
 }
 
-/// The stored form.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredCommits<T> {

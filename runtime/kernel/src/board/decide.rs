@@ -67,7 +67,6 @@ impl Board {
 /// Maximum size in bytes of a message in a record.
 const MESSAGE_BYTES_MAX: usize = 4096;
 
-/// Builder of a step.
 struct StepBuilder<'a> {
     at: Timestamp,
     board: &'a mut Board,

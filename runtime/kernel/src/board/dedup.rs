@@ -55,7 +55,6 @@ impl DedupEntry {
         }
     }
 
-    /// Returns true if its question is still pending.
     fn is_pending(&self, pending: &BTreeMap<Seq, PendingQuestion>) -> bool {
         matches!(&self.verdict, RememberedOutcome::AwaitingApproval { seq } if pending.contains_key(seq))
     }

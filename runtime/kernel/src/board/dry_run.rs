@@ -240,7 +240,6 @@ impl Board {
         told
     }
 
-    /// Builds the trigger of a preview.
     pub(super) fn preview_trigger(seat: &WorkerPlan) -> Value {
         let mut trigger = object([("kind", json!("preview"))]);
         if !seat.bound().is_empty() {

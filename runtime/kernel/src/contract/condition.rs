@@ -16,7 +16,6 @@ use crate::rejection::{Code, Violation};
 use crate::targets::Targets;
 use crate::tree::Node;
 
-/// A compiled condition.
 pub(super) struct Condition {
     /// The condition as the blueprint has it.
     pub(super) written: WriteCondition,
@@ -25,7 +24,6 @@ pub(super) struct Condition {
     expr: Expr,
 }
 
-/// Input of condition evaluation.
 pub(super) struct ConditionInput<'a> {
     /// The document before the patch.
     pub(super) state: &'a Node,
@@ -67,7 +65,6 @@ impl Condition {
         Ok(Self { written: written.clone(), depth, expr })
     }
 
-    /// Returns true if the condition uses this variable.
     pub(super) fn uses(&self, variable: &str) -> bool {
         self.expr.uses(variable)
     }
@@ -118,7 +115,6 @@ pub(crate) fn on_one_line(expr: &str) -> String {
     expr.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the first tokens of a path.
 fn first_tokens(path: &Pointer, tokens: usize) -> PointerBuf {
     let mut place = PointerBuf::new();
     path.tokens().take(tokens).for_each(|token| place.push_back(token));

@@ -18,7 +18,6 @@ pub(super) struct ValueGrant {
     pub(super) schema: Arc<Schema>,
 }
 
-/// A value about to be written.
 #[derive(Clone, Copy)]
 pub(super) enum WrittenValue<'a> {
     /// Written by the worker, so it may be shown to the worker.

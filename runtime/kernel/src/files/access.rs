@@ -7,7 +7,6 @@ use crate::blueprint::FileAccess;
 
 /// Maximum number of patterns in one list.
 pub const PATTERNS_MAX: usize = 64;
-/// Maximum bytes of one pattern.
 const PATTERN_BYTES_MAX: usize = 256;
 
 /// Compiled [`FileAccess`] of a worker.

@@ -47,7 +47,6 @@ pub(crate) struct EditContext<'a> {
     pub(crate) floor: u64,
 }
 
-/// An edit to judge.
 pub(crate) struct EditProposal<'a> {
     edit: &'a Edit,
     inputs: EditContext<'a>,

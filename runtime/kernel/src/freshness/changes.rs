@@ -4,23 +4,22 @@ use jsonptr::{Pointer, PointerBuf};
 
 use crate::tree::{Node, Revision, Stamp};
 
+/// Returns true if a place existed in the state that was read; `None` if unknown.
+pub(super) type WasThere<'a> = &'a dyn Fn(&Pointer) -> Option<bool>;
+
 /// A change since the read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Change {
-    /// Location.
     pub(super) place: PointerBuf,
     /// The latest version that changed it.
     pub(super) at: Revision,
-    /// Kind of change.
     pub(super) kind: ChangeKind,
 }
 
 /// Kind of change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ChangeKind {
-    /// The value was replaced.
     Value,
-    /// The value was removed.
     Removed,
     /// The place was empty before.
     New,
@@ -49,7 +48,7 @@ pub(super) fn on_path(
     root: &Node,
     place: &Pointer,
     read: Revision,
-    was_there: &dyn Fn(&Pointer) -> Option<bool>,
+    was_there: WasThere<'_>,
     includes_place: bool,
 ) -> Option<Change> {
     let mut node = root;
@@ -92,12 +91,7 @@ pub(super) fn on_path(
 }
 
 /// Returns a creation, removal or shift of a place after version `read`. Its container must be unchanged.
-pub(super) fn of_place(
-    root: &Node,
-    place: &Pointer,
-    read: Revision,
-    was_there: &dyn Fn(&Pointer) -> Option<bool>,
-) -> Option<Change> {
+pub(super) fn of_place(root: &Node, place: &Pointer, read: Revision, was_there: WasThere<'_>) -> Option<Change> {
     let (container, token) = place.split_back()?;
     let (node, token) = (root.get(container)?, token.decoded());
     if let Some(at) = shifted(node, &token, read) {

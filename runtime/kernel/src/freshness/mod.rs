@@ -93,11 +93,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) mode: Freshness,
     /// Rejects overwriting values that the author could have read but was not shown.
     pub(crate) wants_seen: bool,
-    /// The author's contract.
     pub(crate) contract: &'a Contract,
-    /// The committed state.
     pub(crate) state: &'a State,
-    /// Origin of the proposal.
     pub(crate) context: &'a ProposalContext<'a>,
 }
 

@@ -20,7 +20,6 @@ pub(super) struct Visibility<'a> {
     pub(super) written: &'a [PointerBuf],
 }
 
-/// Masks the violations of a stage.
 pub(super) fn mask_violations(stage: Stage, violations: &mut Vec<Violation>, sight: &Visibility<'_>) {
     violations.iter_mut().for_each(|violation| mask_violation(violation, sight));
     if sight.readable.hides_something() {

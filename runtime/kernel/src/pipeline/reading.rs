@@ -1,6 +1,6 @@
 //! Reads a reply in the format of its invocation (`docs/modes.md`): the syntax stage.
 
-use super::reply::{self, ReplyRights, Unwrapped};
+use super::reply::{self, Checked, ReplyRights, Unwrapped};
 use super::{Judgement, Proposer, Reply, ReplyBody, ReplySource, reply_conversion};
 use crate::ablation::Interface;
 use crate::blueprint::{PatchLimits, ReplyFormat, Worker};
@@ -12,7 +12,7 @@ use crate::rejection::{Code, Violation};
 use crate::state::State;
 
 /// Reads the reply, unless it was read before, and parses its operations.
-pub(super) fn parse_reply(judgement: &mut Judgement<'_>, source: ReplySource<'_>) -> Result<(), Vec<Violation>> {
+pub(super) fn parse_reply(judgement: &mut Judgement<'_>, source: ReplySource<'_>) -> Checked<()> {
     let ReplySource { by, body, context, .. } = source;
     if let Some((body, interface)) = body {
         let unwrapped = read(judgement.state, by, body, interface, context)?;
@@ -44,7 +44,7 @@ fn read(
     body: &ReplyBody,
     interface: Interface,
     context: &ProposalContext<'_>,
-) -> Result<Unwrapped, Vec<Violation>> {
+) -> Checked<Unwrapped> {
     let Proposer { worker, worker_plan: seat } = by;
     let defaults = PatchLimits::default();
     let patch_limits = seat.map_or(&defaults, |seat| &seat.worker.patch);
@@ -84,7 +84,7 @@ fn may_use_bindings(seat: &WorkerPlan) -> bool {
 }
 
 /// Words the violations for a reply format that is not a patch; readable replies were turned into a patch before.
-fn word_violations(read: Result<Unwrapped, Vec<Violation>>, format: ReplyFormat) -> Result<Unwrapped, Vec<Violation>> {
+fn word_violations(read: Checked<Unwrapped>, format: ReplyFormat) -> Checked<Unwrapped> {
     let unread = || {
         let message = format!("the reply cannot be read; answer with {}", format.example());
         Violation::new(Code::NotAPatch, "", message)

@@ -37,6 +37,9 @@ const READ_MEMORY_MAX: usize = 128 << 20;
 /// Path of an operation that is equivalent to a place in `expand`.
 const EXPAND_PATH: &str = "/$expand/-";
 
+/// Result of a check, or its violations.
+pub(super) type Checked<T> = Result<T, Vec<Violation>>;
+
 /// A reply as text, or already parsed by [`crate::json::parse`].
 #[derive(Clone, PartialEq, Debug)]
 pub enum ReplyBody {
@@ -238,18 +241,12 @@ pub(crate) fn pass_fingerprint(hasher: &Hasher, intent: Option<&str>, pass: &str
 /// Rights of a reply's author in addition to proposing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReplyRights {
-    /// May pass.
     pub(super) pass: bool,
-    /// May request parts of places.
     pub(super) ask_for_parts: bool,
 }
 
 /// Reads a reply without its patch; normalises numbers. Violations are of the `syntax` stage.
-pub(super) fn read(
-    body: &ReplyBody,
-    patch_limits: &PatchLimits,
-    may: ReplyRights,
-) -> Result<Unwrapped, Vec<Violation>> {
+pub(super) fn read(body: &ReplyBody, patch_limits: &PatchLimits, may: ReplyRights) -> Checked<Unwrapped> {
     let value = match body {
         ReplyBody::Text(text) | ReplyBody::Derived { reply: text, .. } => {
             json::parse(text.as_bytes(), limits(patch_limits.max_bytes)).map_err(|refusal| {
@@ -332,7 +329,7 @@ impl Unwrapped {
     }
 }
 
-fn unwrap(value: Value, may: ReplyRights) -> Result<Unwrapped, Vec<Violation>> {
+fn unwrap(value: Value, may: ReplyRights) -> Checked<Unwrapped> {
     let not_a_patch = |pointer: &str, message: String| vec![Violation::new(Code::NotAPatch, pointer, message)];
     let mut envelope = match value {
         Value::Object(envelope) => envelope,
@@ -389,7 +386,7 @@ fn unwrap(value: Value, may: ReplyRights) -> Result<Unwrapped, Vec<Violation>> {
 }
 
 /// Reads the reason of a pass.
-fn pass(given: Value) -> Result<String, Vec<Violation>> {
+fn pass(given: Value) -> Checked<String> {
     let refuse = |code, message: String| Err(vec![Violation::new(code, "/pass", message)]);
     match given {
         Value::String(words) if words.chars().nth(PASS_MAX).is_some() => {
@@ -401,7 +398,7 @@ fn pass(given: Value) -> Result<String, Vec<Violation>> {
 }
 
 /// Reads a question to a person.
-fn clarify(given: Value) -> Result<ClarifyQuestion, Vec<Violation>> {
+fn clarify(given: Value) -> Checked<ClarifyQuestion> {
     let refuse = |code, pointer: &str, message: String| Err(vec![Violation::new(code, pointer, message)]);
     let form = "clarify is {\"question\": \"...\"}, with or without \"choices\", an array of different texts";
     let Ok(asked) = serde_json::from_value::<ClarifyQuestion>(given) else {
@@ -439,10 +436,7 @@ fn extract_expands(patch: Value) -> (Value, Vec<usize>, Vec<(String, Value)>) {
 }
 
 /// Reads places, each with its position in the reply.
-fn places(
-    asked: impl Iterator<Item = (String, Value)>,
-    with_parts: bool,
-) -> Result<Vec<ExpandRequest>, Vec<Violation>> {
+fn places(asked: impl Iterator<Item = (String, Value)>, with_parts: bool) -> Checked<Vec<ExpandRequest>> {
     let (mut places, mut seen, mut violations) = (Vec::new(), BTreeSet::new(), Vec::new());
     for (at, value) in asked {
         match ExpandRequest::parse(&value).filter(|asked| with_parts || asked.start().is_none()) {

@@ -7,7 +7,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Deserializer, Map, Value, json};
 
 use super::json_diff;
-use super::reply::{ReplyBody, Unwrapped};
+use super::reply::{Checked, ReplyBody, Unwrapped};
 use crate::freshness::ReadSet;
 use crate::id::WorkerName;
 use crate::json::{self, Limits};
@@ -25,7 +25,7 @@ pub(super) const WHOLE_BYTES_MAX: usize = 256 * 1024;
 const DEPTH_MAX: usize = 64;
 
 /// Converts a whole-object reply: the difference from the shown values.
-pub(super) fn whole(seat: &WorkerPlan, body: &ReplyBody, basis: &ReadSet) -> Result<Unwrapped, Vec<Violation>> {
+pub(super) fn whole(seat: &WorkerPlan, body: &ReplyBody, basis: &ReadSet) -> Checked<Unwrapped> {
     let text = body.text();
     let new = Value::Object(object(&text, WHOLE_BYTES_MAX)?);
     let document = basis.state.root();
@@ -37,7 +37,7 @@ pub(super) fn whole(seat: &WorkerPlan, body: &ReplyBody, basis: &ReadSet) -> Res
 
 /// Converts a merge reply (RFC 7396); members are applied in order. A name with a leading slash is a JSON Pointer. It
 /// may occur more than once, and `-` at its end appends.
-pub(super) fn merge(seat: &WorkerPlan, document: &Node, body: &ReplyBody) -> Result<Unwrapped, Vec<Violation>> {
+pub(super) fn merge(seat: &WorkerPlan, document: &Node, body: &ReplyBody) -> Checked<Unwrapped> {
     let text = body.text();
     let limits = Limits { bytes: seat.worker.patch.max_bytes as usize, depth: DEPTH_MAX };
     let members = match json::members(text.as_bytes(), limits) {
@@ -57,12 +57,7 @@ pub(super) fn merge(seat: &WorkerPlan, document: &Node, body: &ReplyBody) -> Res
 }
 
 /// Converts a message reply. Adds the message, and applies its lines of the form `set /place: value`.
-pub(super) fn message(
-    seat: &WorkerPlan,
-    worker: &WorkerName,
-    document: &Node,
-    body: &ReplyBody,
-) -> Result<Unwrapped, Vec<Violation>> {
+pub(super) fn message(seat: &WorkerPlan, worker: &WorkerName, document: &Node, body: &ReplyBody) -> Checked<Unwrapped> {
     let text = body.text();
     let bytes_max = seat.worker.patch.max_bytes as usize;
     if text.len() > bytes_max {
@@ -110,7 +105,7 @@ pub(super) fn is_message_path(place: &str) -> bool {
     place.strip_prefix('/').is_some_and(|place| place.split('/').next() == Some(MESSAGES))
 }
 
-fn object(text: &str, bytes: usize) -> Result<Map<String, Value>, Vec<Violation>> {
+fn object(text: &str, bytes: usize) -> Checked<Map<String, Value>> {
     let read = json::parse(text.as_bytes(), Limits { bytes, depth: DEPTH_MAX });
     match read {
         Ok(Value::Object(members)) => Ok(members),

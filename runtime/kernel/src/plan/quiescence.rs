@@ -50,12 +50,10 @@ impl QuiescenceWait {
         }
     }
 
-    /// Returns true if it waits for one of these rules.
     pub(crate) fn waits_for_any(&self, rules: &BTreeSet<RuleName>) -> bool {
         !self.rules.is_disjoint(rules)
     }
 
-    /// Returns true if it waits for the rule.
     pub(crate) fn waits_for_rule(&self, rule: &RuleName) -> bool {
         self.rules.contains(rule)
     }

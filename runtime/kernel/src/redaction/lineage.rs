@@ -52,7 +52,6 @@ pub(super) struct Lineage {
     last_writes: Vec<Version>,
 }
 
-/// The shadow document.
 #[derive(Default)]
 pub(super) struct Shadow {
     pub(super) document: Value,

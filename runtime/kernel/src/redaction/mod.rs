@@ -224,7 +224,7 @@ pub fn plan(
         Ok(Some((_, commitment))) => Ok((record.seq, commitment)),
         Ok(None) | Err(_) => Err(unreadable(format!("record {}", record.seq))),
     };
-    let targets = request.places.iter().map(|place| rewriting_name(&names, &hasher, place));
+    let targets = request.places.iter().map(|place| rewrite::renamed(place.as_str(), &names, &hasher));
     let body = Redacted {
         records: done.records.iter().map(commitment).collect::<Result<_, _>>()?,
         texts: done.texts.into_iter().collect(),
@@ -241,10 +241,6 @@ pub fn plan(
 fn is_salt_gone(records: &[Record]) -> bool {
     let mut redacted = records.iter().filter(|record| record.kind == Kind::Redacted);
     redacted.any(|record| matches!(record.body(), Ok(Body::Redacted(redacted)) if redacted.salt))
-}
-
-fn rewriting_name(names: &BTreeSet<String>, hasher: &Hasher, place: &PointerBuf) -> String {
-    rewrite::renamed(place.as_str(), names, hasher)
 }
 
 /// Rejects an invalid request.

@@ -55,7 +55,6 @@ pub(super) struct Rewriter<'a> {
     answered: BTreeSet<InvocationId>,
     /// Places that triggers of invocations bind.
     elements: BTreeMap<InvocationId, PointerBuf>,
-    /// The format of the records.
     format: u32,
     result: RewriteResult,
 }

@@ -21,7 +21,6 @@ pub(super) struct Demands(Vec<(Vec<LookupStep>, Constraint)>);
 
 /// Constraint on a part of a value.
 enum Constraint {
-    /// One of these.
     OneOf(Vec<Node>),
     /// A number below this.
     Below(usize),

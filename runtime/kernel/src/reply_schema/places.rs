@@ -42,7 +42,6 @@ pub(super) struct KnownDocument<'a> {
 /// Parts shown at a place and below it.
 #[derive(Default)]
 struct ShownParts {
-    /// The whole value was shown.
     whole: bool,
     /// The set of its members was shown.
     listed: bool,
@@ -92,7 +91,6 @@ impl Places {
         self.is_listed() && self.exact.is_empty() && self.free.is_empty()
     }
 
-    /// Returns true if all places are listed.
     pub(super) const fn is_listed(&self) -> bool {
         !self.is_open && !self.is_cut
     }
@@ -307,7 +305,6 @@ impl KnownPlace<'_> {
         self.node.is_none() && !matches!(self.knowledge, Knowledge::Hidden)
     }
 
-    /// Returns true if the type of the value is known.
     const fn is_type_known(&self) -> bool {
         matches!(self.knowledge, Knowledge::Whole | Knowledge::Part(_))
     }
@@ -317,7 +314,6 @@ fn is_container(node: &Node) -> bool {
     node.as_array().is_some() || node.as_object().is_some()
 }
 
-/// State of one search.
 struct Search<'a> {
     document: &'a KnownDocument<'a>,
     need: Need,
@@ -365,7 +361,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Adds the place of an existing value.
     fn add_existing(&mut self, container: &KnownPlace<'a>, spot: &KnownPlace<'a>) {
         let document = self.document;
         let fits = match self.need {

@@ -69,10 +69,8 @@ impl QueuedInvocation {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct IneffectiveInvocations {
-    /// Invocations that ended in a no-op.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) no_ops: VecDeque<QueuedInvocation>,
-    /// Invocations that passed.
     #[serde(skip_serializing_if = "VecDeque::is_empty")]
     pub(crate) passes: VecDeque<QueuedInvocation>,
 }

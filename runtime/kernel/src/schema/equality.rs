@@ -25,7 +25,6 @@ fn integer(number: &Number) -> Option<i128> {
     number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
-/// Returns true if a double is exactly this integer.
 fn is_integer(double: f64, whole: i128) -> bool {
     // Beyond 2^64 the cast would saturate; document integers are smaller.
     #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough, as was just asked")]
@@ -33,7 +32,6 @@ fn is_integer(double: f64, whole: i128) -> bool {
     same
 }
 
-/// Returns true if a node of a tree equals a value.
 pub(super) fn equals_value(node: &Node, value: &Value) -> bool {
     match (node, value) {
         (Node::Null, Value::Null) => true,

@@ -65,7 +65,6 @@ impl Role {
     }
 }
 
-/// One subschema.
 #[derive(Debug)]
 pub(super) struct Node {
     /// JSON Pointer into the document.
@@ -97,7 +96,6 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Returns the subschema of the property with this name.
     pub(super) fn property(&self, name: &str) -> Option<Id> {
         let at = self.by_name.binary_search_by(|&at| self.children[at].0.name().cmp(name)).ok()?;
         Some(self.children[self.by_name[at]].1)
@@ -144,10 +142,9 @@ pub(super) struct SchemaMap {
     /// Matchers for the patterns reachable from the root; filled by `with_matchers`.
     patterns: BTreeMap<String, Validator>,
     /// The first subschema with the name of another one: its pointer and the name.
-    duplicate: Option<(String, String)>,
+    pub(super) duplicate: Option<(String, String)>,
     /// Cached results per subschema; true if no value satisfies it.
     impossible: Vec<OnceLock<bool>>,
-    /// Budget for queries.
     effort: WorkBudget,
 }
 
@@ -279,12 +276,6 @@ impl SchemaMap {
         }
         self.spend(2 * closure.len());
         closure
-    }
-
-    /// Returns a subschema with the anchor or identifier of another one: its JSON Pointer and the name. References to
-    /// such a name are undefined (JSON Schema Core section 8.2).
-    pub(super) const fn named_twice(&self) -> Option<&(String, String)> {
-        self.duplicate.as_ref()
     }
 
     /// Returns the first reference out of the document: its JSON Pointer and its text.

@@ -111,7 +111,7 @@ impl Schema {
         check_meta_schema(schema, draft)?;
         let map = SchemaMap::new(schema, draft).within(effort.clone());
         // Validator and map could resolve such a name differently.
-        if let Some((pointer, name)) = map.named_twice() {
+        if let Some((pointer, name)) = &map.duplicate {
             let message = format!("another subschema is called `{name}` already; give each a name of its own");
             return Err(SchemaError::new(pointer.clone(), message));
         }

@@ -15,7 +15,6 @@ pub(super) struct Place<'v> {
     pub(super) slot: Slot,
 }
 
-/// A slot in its container.
 pub(super) enum Slot {
     /// The whole document, which has no container.
     Whole,

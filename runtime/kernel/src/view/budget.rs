@@ -52,7 +52,6 @@ pub(super) struct SelectionInput<'a> {
 pub(super) struct Bounds {
     /// Consecutive lines of a collection that did not fit.
     pub(super) misses: usize,
-    /// Values laid out.
     pub(super) laid_out: usize,
     /// Steps of one pattern search, for existing places or for the latest changes.
     pub(super) steps: usize,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::render::Detail;
-use super::{NOTHING, in_unit, prompt, render, text};
+use super::{FragmentLookup, NOTHING, in_unit, prompt, render, text};
 use crate::ablation::Interface;
 use crate::bindings::Bindings;
 use crate::blueprint::{GrantOp, ReplyFormat, ReplyPurpose, Unit, Worker};
@@ -132,12 +132,7 @@ pub(super) fn format_of(worker: &Worker, interface: Interface) -> Option<ReplyFo
 
 /// Describes the write grants. Workers with another reply format get none, because their agents build the patches. A
 /// controller gets them nevertheless: they name the workers that it chooses among.
-pub(super) fn grants(
-    worker: &Worker,
-    interface: Interface,
-    fragment: &dyn Fn(&str) -> Option<Value>,
-    detail: Detail,
-) -> String {
+pub(super) fn grants(worker: &Worker, interface: Interface, fragment: FragmentLookup<'_>, detail: Detail) -> String {
     match format_of(worker, interface) {
         None | Some(ReplyFormat::Control) => render::grants(worker, interface, fragment, detail),
         Some(_) => String::new(),

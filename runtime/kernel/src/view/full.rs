@@ -70,7 +70,6 @@ struct FullText<'a> {
     left: usize,
     text: String,
     appendable: &'a dyn Fn(&str) -> bool,
-    /// Explanations, if requested.
     items: Option<Vec<PlaceExplanation>>,
 }
 

@@ -20,7 +20,6 @@ const LINE_MAX: usize = 500;
 /// Maximum members of an ordinary object; a larger one is treated as a collection by name.
 const FIELDS_MAX: usize = 16;
 
-/// Kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// A read pattern that names one place.
@@ -31,7 +30,6 @@ pub(super) enum Kind {
     Array,
     /// An object, shown by its members.
     Object,
-    /// A value, shown on one line.
     Line,
 }
 
@@ -197,7 +195,6 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Returns true if a pattern names one place.
 pub(super) fn is_place(pattern: &Pattern) -> bool {
     pattern.tokens().iter().all(|token| matches!(token, PatternToken::Literal(_)))
 }

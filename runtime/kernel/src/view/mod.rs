@@ -210,7 +210,6 @@ fn in_unit(unit: Unit, chars: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 
-/// Returns a budget in characters.
 fn limit(worker: &Worker, budget: u32) -> usize {
     let budget = usize::try_from(budget).unwrap_or(usize::MAX);
     match worker.view.unit {
@@ -218,6 +217,9 @@ fn limit(worker: &Worker, budget: u32) -> usize {
         Unit::Tokens => budget.saturating_mul(CHARS_PER_TOKEN),
     }
 }
+
+/// Lookup of the schema excerpt for a path.
+type FragmentLookup<'a> = &'a dyn Fn(&str) -> Option<Value>;
 
 /// Placeholder for a state without visible content.
 const NOTHING: &str = "Nothing yet.\n";

@@ -17,7 +17,7 @@ use crate::digest::{Digest, sha256};
 use crate::pattern::{PathSyntax, Pattern, PatternToken};
 use crate::record::SINCE_ADMISSION;
 
-use super::{View, render, text};
+use super::{FragmentLookup, View, render, text};
 
 /// Maximum depth of an example value.
 const SAMPLE_DEPTH_MAX: usize = 6;
@@ -207,7 +207,7 @@ fn members(worker: &Worker) -> String {
 
 /// Builds a well-formed patch for the worker's first grant that can be shown, with a value of the shape its schemas
 /// require.
-pub(super) fn example(worker: &Worker, paths: PathSyntax, fragment: &dyn Fn(&str) -> Option<Value>) -> Value {
+pub(super) fn example(worker: &Worker, paths: PathSyntax, fragment: FragmentLookup<'_>) -> Value {
     for grant in &worker.writes {
         let Ok(pattern) = paths.parse(&grant.path) else { continue };
         // A copy grant is used first: a copy is shorter than a value, and cannot garble it.
@@ -256,12 +256,7 @@ fn copies(origin: &Pattern, path: &str, max_ops: u32) -> Value {
 }
 
 /// Returns a readable pattern to copy to the target: one with places of its shape, else the first readable one.
-fn origin(
-    worker: &Worker,
-    target: &str,
-    paths: PathSyntax,
-    fragment: &dyn Fn(&str) -> Option<Value>,
-) -> Option<Pattern> {
+fn origin(worker: &Worker, target: &str, paths: PathSyntax, fragment: FragmentLookup<'_>) -> Option<Pattern> {
     let reads = worker.reads.iter().filter_map(|read| Some((read, paths.parse(&read.path).ok()?)));
     let wanted = fragment(target);
     let mut readable = None;

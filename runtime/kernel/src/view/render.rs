@@ -8,7 +8,7 @@ use crate::ablation::Interface;
 use crate::blueprint::{Worker, WriteCondition, WriteGrant};
 use crate::contract::on_one_line;
 
-use super::text;
+use super::{FragmentLookup, text};
 
 pub(super) const WRITE_HEADING: &str = "## You may write\n";
 pub(super) const SEE_HEADING: &str = "## You see\n";
@@ -66,12 +66,7 @@ pub(super) enum Detail {
 
 /// Describes the write grants, one after another, and the conditions of reads. Workers that answer with values see no
 /// operations.
-pub(super) fn grants(
-    worker: &Worker,
-    interface: Interface,
-    fragment: &dyn Fn(&str) -> Option<Value>,
-    detail: Detail,
-) -> String {
+pub(super) fn grants(worker: &Worker, interface: Interface, fragment: FragmentLookup<'_>, detail: Detail) -> String {
     let grants = &worker.writes;
     let mut out = WRITE_HEADING.to_owned();
     if grants.is_empty() {

@@ -20,7 +20,6 @@ const LARGE_COST: usize = 4;
 /// Order of the places found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// Document order.
     Document,
     /// Latest change first, wherever a pattern leaves the choice open.
     Latest,
@@ -29,7 +28,6 @@ pub(super) enum Order {
 /// A topmost covered place.
 #[derive(Clone)]
 pub(super) struct Found<'a> {
-    /// The path from the root.
     pub(super) path: Vec<PathSegment<'a>>,
     pub(super) value: &'a Node,
     /// Version that put the value at this place; 0 below a `*` or `**` in document order.

@@ -18,7 +18,6 @@ pub(super) struct Selection {
     pub(super) summarised: SummarisedPlaces,
     /// See [`View::unshown`](super::View::unshown).
     pub(super) unshown: Vec<TruncatedPlace>,
-    /// Explanations, if requested.
     pub(super) items: Vec<PlaceExplanation>,
     /// True if everything readable is shown.
     pub(super) is_everything: bool,

@@ -155,7 +155,6 @@ pub(super) struct Hidden<'a> {
     array: Option<&'a Node>,
     /// In document order; incomplete if there are more than requested.
     items: Vec<Item<'a>>,
-    /// Total number.
     total: usize,
     /// True if there may be more.
     is_cut: bool,

@@ -11,7 +11,6 @@ use crate::record::{self, Breaker, Budget, Ended, Resource, Retried};
 use crate::scheduler::QueuedInvocation;
 
 impl Board {
-    /// Moves a branch's breaker.
     pub(super) fn apply_breaker(&mut self, at: Timestamp, moved: &Breaker) {
         let branch = Branch { rule: moved.rule.clone(), worker: moved.worker.clone() };
         self.breaker.apply(&branch, moved.change, moved.reason);
@@ -76,7 +75,6 @@ impl Board {
         self.scheduler.end_provider_waits();
     }
 
-    /// Ends the board.
     pub(super) fn apply_end(&mut self, at: Timestamp, ended: Ended) {
         // After an end that is not final, invocations that wait for a breaker keep waiting.
         if ended.is_final() {

@@ -85,7 +85,6 @@ pub(in crate::board) fn request_dedup_key(token: &IdempotencyKey) -> Idempotency
     external_dedup_key(&WorkerName::from(""), token)
 }
 
-/// Returns the digest of a request's content.
 pub(in crate::board) fn request_digest(hasher: &Hasher, body: &Body) -> Digest {
     match body {
         Body::Signal(signal) => hasher.commitment(0, &signal.name, &signal.value),

@@ -10,11 +10,11 @@ use crate::board::dedup::DedupResult;
 use crate::board::{Outcome, Proposal, ProposalSource, ReplyBody};
 use crate::breaker::Branch;
 use crate::event::events;
-use crate::freshness;
+use crate::freshness::{self, ProposalContext};
 use crate::id::{IdempotencyKey, InvocationId, WorkerName};
 use crate::ledger::Usage;
 use crate::mutants::{self, Mutant};
-use crate::pipeline::{self, Proposer, Reply};
+use crate::pipeline::{self, Accepted, Proposer, Reply, Verdict};
 use crate::plan::{self, CompiledTrigger};
 use crate::record::{
     Author, Body, Committed, Expanded, Late, NoOp, Rejected, Reserved, SINCE_ADMISSION, SINCE_BOUNDED_STEPS,
@@ -99,16 +99,12 @@ impl StepBuilder<'_> {
     }
 
     /// Calls `judge` with the freshness context of a proposal.
-    pub(super) fn with_freshness_context<T>(
-        &self,
-        by: &Author,
-        judge: impl FnOnce(&freshness::ProposalContext<'_>) -> T,
-    ) -> T {
+    pub(super) fn with_freshness_context<T>(&self, by: &Author, judge: impl FnOnce(&ProposalContext<'_>) -> T) -> T {
         let board = &*self.board;
         let reservations = board.reservations.unexpired_at(self.at);
         let invocation = by.attempt.as_ref().map(|attempt| attempt.invocation);
         let open = invocation.and_then(|invocation| board.scheduler.open().get(&invocation));
-        judge(&freshness::ProposalContext {
+        judge(&ProposalContext {
             base: by.base,
             basis: open.map(|open| &*open.basis),
             invocation,
@@ -119,16 +115,9 @@ impl StepBuilder<'_> {
     }
 
     /// Records the verdict on a proposal and its consequences.
-    pub(super) fn record_verdict(
-        &mut self,
-        by: Author,
-        branch: Option<Branch>,
-        reply: &ReplyBody,
-        verdict: pipeline::Verdict,
-    ) {
+    pub(super) fn record_verdict(&mut self, by: Author, branch: Option<Branch>, reply: &ReplyBody, verdict: Verdict) {
         match verdict {
-            pipeline::Verdict::Accepted(accepted) => match (self.triggers_too_many(&by, &accepted), &accepted.approval)
-            {
+            Verdict::Accepted(accepted) => match (self.triggers_too_many(&by, &accepted), &accepted.approval) {
                 (Some(rejection), _) => self.reject(by, branch, reply, rejection, Vec::new()),
                 (None, Some(approval)) if by.approval.is_none() => {
                     let approval = approval.clone();
@@ -136,14 +125,14 @@ impl StepBuilder<'_> {
                 }
                 (None, _) => self.commit(by, branch.as_ref(), accepted, reply),
             },
-            pipeline::Verdict::NoOp(reply) if reply.clarify.is_some() => {
+            Verdict::NoOp(reply) if reply.clarify.is_some() => {
                 // The pipeline rejects questions of workers without an approver.
                 let asked = self.board.plan.workers.get(&by.worker).and_then(|seat| seat.worker.clarify.clone());
                 if let Some(asked) = asked {
                     self.ask(by, branch, reply, &asked);
                 }
             }
-            pipeline::Verdict::NoOp(Reply { patch, intent, expand, written, .. }) if !expand.is_empty() => {
+            Verdict::NoOp(Reply { patch, intent, expand, written, .. }) if !expand.is_empty() => {
                 let follows = self.open_entry(by.attempt.as_ref().map(|attempt| attempt.invocation));
                 let raw = self.raw.take();
                 let seq =
@@ -152,7 +141,7 @@ impl StepBuilder<'_> {
                 self.move_breakers(branch.as_ref());
                 self.enqueue_follow_up(follows, &expand);
             }
-            pipeline::Verdict::NoOp(reply) => {
+            Verdict::NoOp(reply) => {
                 let raw = self.raw.take();
                 let seq = self.push(Body::NoOp(NoOp {
                     by,
@@ -166,7 +155,7 @@ impl StepBuilder<'_> {
                 self.move_breakers(branch.as_ref());
                 self.schedule(&TriggerEvent::Completed);
             }
-            pipeline::Verdict::Rejected { rejection, contested } => {
+            Verdict::Rejected { rejection, contested } => {
                 self.reject(by, branch, reply, rejection, contested);
             }
         }
@@ -174,7 +163,7 @@ impl StepBuilder<'_> {
     }
 
     /// Rejects a commit that triggers more invocations than one step may record.
-    fn triggers_too_many(&self, by: &Author, accepted: &pipeline::Accepted) -> Option<Rejection> {
+    fn triggers_too_many(&self, by: &Author, accepted: &Accepted) -> Option<Rejection> {
         let board = &*self.board;
         let waking = |rule: &&plan::Rule| matches!(rule.trigger, CompiledTrigger::Event { .. });
         let workers: usize = board.plan.rules.iter().filter(waking).map(|rule| rule.workers.len().max(1)).sum();
@@ -232,14 +221,8 @@ impl StepBuilder<'_> {
         self.move_breakers(branch.as_ref());
     }
 
-    pub(super) fn commit(
-        &mut self,
-        by: Author,
-        branch: Option<&Branch>,
-        accepted: pipeline::Accepted,
-        body: &ReplyBody,
-    ) {
-        let pipeline::Accepted { mut reply, made, appended_message: posted, .. } = accepted;
+    pub(super) fn commit(&mut self, by: Author, branch: Option<&Branch>, accepted: Accepted, body: &ReplyBody) {
+        let Accepted { mut reply, made, appended_message: posted, .. } = accepted;
         if let (Some(posted), Value::Array(ops)) = (posted, &mut reply.patch) {
             ops.push(posted);
             reply.written = Some(body.text());

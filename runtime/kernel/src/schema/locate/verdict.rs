@@ -11,13 +11,11 @@ const VERDICT_STEPS: usize = 60;
 /// A step down by one token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Step<'a> {
-    /// A member with this name.
     Name(&'a str),
     /// A member with another name that matches this expression.
     Matching(&'a str),
     /// A member with any other name.
     Other,
-    /// An element at this index.
     Index(usize),
     /// Any element, or the one to be appended.
     Element,

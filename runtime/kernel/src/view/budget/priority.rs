@@ -37,7 +37,6 @@ const NAME_MAX: usize = 64;
 /// page makes progress.
 const NAME_SHARE: usize = 4;
 
-/// A place with priority.
 pub(in super::super) struct PriorityPlace<'a> {
     pub(in super::super) place: PointerBuf,
     pub(in super::super) why: OutcomeReason,
@@ -45,11 +44,9 @@ pub(in super::super) struct PriorityPlace<'a> {
     pub(in super::super) from: Option<&'a RangeStart>,
 }
 
-/// Position of a place.
 struct LocatedPlace<'a> {
     /// The node that shows or contains it; `None` if only parts of it may be read.
     node: Option<usize>,
-    /// Path from the root.
     path: Vec<PathSegment<'a>>,
     value: &'a Node,
     /// Version that put the value at this place.
@@ -60,7 +57,6 @@ struct LocatedPlace<'a> {
 pub(super) struct Page<'a> {
     /// The node with the line for the names; `None`: they have a separate line.
     node: Option<usize>,
-    /// The collection.
     place: PointerBuf,
     value: &'a Node,
     path: Vec<PathSegment<'a>>,

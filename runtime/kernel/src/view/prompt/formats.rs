@@ -4,7 +4,6 @@ use crate::blueprint::{ReplyFormat, ReplyPurpose, Worker};
 
 use super::{TOOLS, role};
 
-/// Builds the instructions for a format.
 pub(super) fn instructions(worker: &Worker, format: ReplyFormat) -> String {
     let may_write = |place: &str| worker.writes.iter().any(|grant| grant.path.starts_with(place));
     let tools = if worker.files.is_some() { TOOLS } else { "" };

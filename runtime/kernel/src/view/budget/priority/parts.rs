@@ -120,7 +120,6 @@ impl<'a> Selector<'a, '_> {
         self.may_read(place) || (0..self.reads.patterns.len()).filter(reaching).any(finds)
     }
 
-    /// Returns true if the place may be read.
     pub(super) fn may_read(&self, place: &Pointer) -> bool {
         self.reads.patterns.iter().any(|read| read.covers(place))
     }
