@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use jsonptr::Token;
+
 use crate::blueprint::{Invariant, ReadGrant, Rule, Trigger, WriteCondition};
 use crate::expr::{CompileError, Dialect, Expr, Lookup, LookupStep};
 use crate::pattern::{PathSyntax, Pattern};
@@ -130,11 +132,5 @@ pub fn request_part(path: &str) -> Option<&str> {
 /// Appends a token to a JSON Pointer (RFC 6901, section 3).
 pub fn push_token(pointer: &mut String, token: &str) {
     pointer.push('/');
-    for c in token.chars() {
-        match c {
-            '~' => pointer.push_str("~0"),
-            '/' => pointer.push_str("~1"),
-            c => pointer.push(c),
-        }
-    }
+    pointer.push_str(Token::new(token).encoded());
 }

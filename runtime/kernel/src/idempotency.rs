@@ -5,27 +5,18 @@
 //! `sw4rm-idempotency-bytes-v1`. The caller chooses the bytes of the content; JSON should be put into canonical form
 //! before ([`crate::canonical`]).
 
-use std::fmt;
-
 use crate::digest::sha256;
 
 /// Separator of the hashed parts, which agent and task must not contain.
 const SEPARATOR: char = '\n';
 
 /// Error for a name that is empty or contains a line feed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the {part} is empty or has a line feed, so it cannot be told from what comes after it")]
 pub struct InvalidKeyPart {
     /// Name of the part: `agent` or `task`.
     pub part: &'static str,
 }
-
-impl fmt::Display for InvalidKeyPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the {} is empty or has a line feed, so it cannot be told from what comes after it", self.part)
-    }
-}
-
-impl std::error::Error for InvalidKeyPart {}
 
 /// Returns the idempotency key for content that an agent submits for a task. Fails for an invalid agent or task.
 pub fn key(agent: &str, task: &str, content: &[u8]) -> Result<String, InvalidKeyPart> {

@@ -208,17 +208,7 @@ fn describe_object<'a>(len: usize, names: impl Iterator<Item = &'a str>) -> Stri
 
 /// Returns true if the compact JSON of a value is short, without writing a long one in full.
 fn is_short(value: &Value) -> bool {
-    struct Room(usize);
-    impl std::io::Write for Room {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::WriteZero)?;
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    serde_json::to_writer(Room(SHOWN_MAX), value).is_ok()
+    json::size_within(value, SHOWN_MAX as u64).is_some()
 }
 
 fn violation(

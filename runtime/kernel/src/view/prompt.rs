@@ -7,6 +7,7 @@
 mod ablations;
 pub(super) mod formats;
 
+use jsonptr::Token;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -244,7 +245,7 @@ fn copies(origin: &Pattern, path: &str, max_ops: u32) -> Value {
     let mut letters = LETTERS.iter().copied().cycle();
     let copy = |_| {
         let from = origin.tokens().iter().fold(String::new(), |from, token| match token {
-            PatternToken::Literal(name) => format!("{from}/{}", escaped(name)),
+            PatternToken::Literal(name) => format!("{from}/{}", Token::new(name.as_str()).encoded()),
             // A number would look like advice: small models copy from the index in the example.
             PatternToken::Any | PatternToken::Append => format!("{from}/{}", letters.next().unwrap_or("N")),
             PatternToken::Deep => from,
@@ -280,11 +281,9 @@ fn way(schema: &Value, wanted: &Value, depth: usize) -> Option<String> {
         return Some(format!("/*{way}"));
     }
     let properties = schema.get("properties").and_then(Value::as_object)?;
-    properties.iter().find_map(|(name, schema)| Some(format!("/{}{}", escaped(name), way(schema, wanted, depth)?)))
-}
-
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
+    properties.iter().find_map(|(name, schema)| {
+        Some(format!("/{}{}", Token::new(name.as_str()).encoded(), way(schema, wanted, depth)?))
+    })
 }
 
 /// Returns a place that the pattern matches.
@@ -294,7 +293,7 @@ fn instance(pattern: &Pattern, op: GrantOp) -> String {
         match token {
             PatternToken::Literal(name) => {
                 path.push('/');
-                path.push_str(&escaped(name));
+                path.push_str(Token::new(name.as_str()).encoded());
             }
             PatternToken::Any => path.push_str("/0"),
             PatternToken::Append if op == GrantOp::Insert => path.push_str("/0"),

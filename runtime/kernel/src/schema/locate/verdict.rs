@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::claim::Claim;
 use super::super::map::{Id, Node, Role, SchemaMap};
+use super::has_room;
 
 /// Effort of inspecting one subschema.
 const VERDICT_STEPS: usize = 60;
@@ -172,27 +173,9 @@ fn governed(claims: Vec<Claim>, joined: fn(Vec<Claim>) -> Claim) -> Verdict {
 pub(super) fn claim_of(map: &SchemaMap, id: Id) -> Claim {
     if map.node(id).anything {
         Claim::Anything
-    } else if map.is_impossible(id, || is_impossible(map, id, &mut BTreeMap::new())) {
+    } else if map.is_impossible(id, || !has_room(map, id, |_| true, &mut BTreeMap::new())) {
         Claim::Nothing
     } else {
         Claim::Of(id)
     }
-}
-
-/// Returns true if no value satisfies a subschema, judged by its explicit `false` schemas.
-fn is_impossible(map: &SchemaMap, id: Id, done: &mut BTreeMap<Id, bool>) -> bool {
-    if let Some(&known) = done.get(&id) {
-        return known;
-    }
-    done.insert(id, false);
-    let node = map.node(id);
-    let mut ask = |id: Id| is_impossible(map, id, done);
-    let impossible = node.never
-        || node.refs.iter().any(|targets| targets.iter().all(|&target| ask(target)))
-        || node.each(&Role::AllOf).any(&mut ask)
-        || [Role::AnyOf, Role::OneOf]
-            .iter()
-            .any(|choice| node.one(choice).is_some() && node.each(choice).all(&mut ask));
-    done.insert(id, impossible);
-    impossible
 }
