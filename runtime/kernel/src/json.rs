@@ -64,11 +64,8 @@ fn bounded<T>(
     read: impl FnOnce(Strict<'_>, &mut Deserializer<SliceRead<'_>>) -> Result<T, serde_json::Error>,
 ) -> Result<T, JsonError> {
     if text.len() > limits.bytes {
-        return Err(JsonError {
-            code: Code::TooLarge,
-            offset: limits.bytes,
-            message: format!("the text has {} bytes, at most {} are read", text.len(), limits.bytes),
-        });
+        let message = format!("the text has {} bytes, at most {} are read", text.len(), limits.bytes);
+        return Err(JsonError { code: Code::TooLarge, offset: limits.bytes, message });
     }
     let out_of_bounds = scan(text, limits.depth.min(DEPTH_MAX));
     match (whole(text, read), out_of_bounds) {
@@ -265,11 +262,8 @@ fn scan(text: &[u8], depth_max: usize) -> Option<JsonError> {
             b'[' | b'{' => {
                 depth += 1;
                 if depth > depth_max {
-                    return Some(JsonError {
-                        code: Code::TooDeep,
-                        offset: at,
-                        message: format!("nested more than {depth_max} levels deep"),
-                    });
+                    let message = format!("nested more than {depth_max} levels deep");
+                    return Some(JsonError { code: Code::TooDeep, offset: at, message });
                 }
                 at += 1;
             }

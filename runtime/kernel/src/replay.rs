@@ -373,14 +373,9 @@ fn input(record: &Record, snapshots: &Snapshots, board: &Board) -> Result<Input,
         Body::Continued(continued) => continue_input(record, continued.by, continued.reserved)?,
         Body::Failed(record::Failed { by, needed: Some(needed), .. }) => continue_input(record, by, needed)?,
         Body::Failed(failed) => {
-            let attempt = attempt_of(record, failed.by.attempt)?;
-            Input::AgentFailed {
-                invocation: attempt.invocation,
-                attempt: attempt.number,
-                code: failed.code,
-                message: failed.message,
-                usage: failed.by.usage,
-            }
+            let record::Failed { by, code, message, .. } = failed;
+            let Attempt { invocation, number: attempt, .. } = attempt_of(record, by.attempt)?;
+            Input::AgentFailed { invocation, attempt, code, message, usage: by.usage }
         }
         Body::Epoch(Epoch { epoch, writer, format }) => Input::TakeOver { epoch, writer, format },
         Body::Answer(answer) => Input::Answer(answer),

@@ -122,13 +122,8 @@ pub fn activations(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &
             for rule in &plan.rules {
                 let Some(due) = since.get(&rule.name) else { continue };
                 let event = json!({"op": "every", "name": rule.name});
-                evaluate_rule(
-                    rule,
-                    &TriggerContext { event, ..TriggerContext::new(Trigger::Every { due: *due }) },
-                    state,
-                    None,
-                    &mut collector,
-                );
+                let woken = TriggerContext { event, ..TriggerContext::new(Trigger::Every { due: *due }) };
+                evaluate_rule(rule, &woken, state, None, &mut collector);
             }
         }
         TriggerEvent::Completed => {
@@ -346,12 +341,8 @@ fn evaluate_rule(
             Some(ms) => ms,
             None => {
                 let place = describe_place(at, trigger);
-                return collector.skip(
-                    rule,
-                    None,
-                    trigger,
-                    format!("{place} is no number of milliseconds, of a year at most"),
-                );
+                let message = format!("{place} is no number of milliseconds, of a year at most");
+                return collector.skip(rule, None, trigger, message);
             }
         },
     };

@@ -311,10 +311,9 @@ impl Candidate {
                 } else {
                     format!("the value is {is}, {should} was expected")
                 };
-                let mut violation = Violation::new(Code::TestFailed, path.as_str(), message);
                 let is_shown = usize::from(found.depth()) <= depth_max && found.bytes() <= SHOWN_BYTES_MAX;
-                violation.found = is_shown.then(|| found.to_value());
-                violation
+                let shown = is_shown.then(|| found.to_value());
+                Violation::new(Code::TestFailed, path.as_str(), message).with_found(shown)
             }
             Err(violation) => violation,
         };

@@ -223,12 +223,8 @@ impl StepBuilder<'_> {
         let body = Arc::new(body);
         let sealed = Arc::clone(&body);
         let record = Record::seal_as(principal.as_ref(), hash, last.next(), self.at, sealed, &self.board.hasher);
-        let applied = self.board.apply(
-            record.seq,
-            self.at,
-            &body,
-            ApplyContext { applied: made, principal, ..ApplyContext::default() },
-        );
+        let beside = ApplyContext { applied: made, principal, ..ApplyContext::default() };
+        let applied = self.board.apply(record.seq, self.at, &body, beside);
         applied.expect("a record is decided so that it applies");
         self.board.count_journal_bytes(&record, &body);
         self.board.head = (record.seq, record.hash);

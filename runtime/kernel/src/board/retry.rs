@@ -158,29 +158,21 @@ impl Board {
         let (raised, of_worker) = (retried.limits, retried.worker_limits);
         let board = "the board";
         let none = |of: &str| format!("the blueprint has no {of} that could be raised");
-        let no_files = "the blueprint has no workspace, and so no edits of files";
-        let edits = self.plan.blueprint.workspace.is_some().then_some(edits);
+        let no_files = || "the blueprint has no workspace, and so no edits of files".to_owned();
+        let edits = self.plan.blueprint.workspace.is_some().then_some(edits).ok_or_else(no_files);
+        let of_commits = |count: u64| format!("{count} commits");
+        let of_edits = |count: u64| format!("{count} edits of files");
+        let of_time = |ms: u64| format!("{} s of running time", ms / 1000);
+        let of_journal = |bytes: u64| format!("{bytes} bytes of journal");
         let of_tokens = |tokens: u64| format!("{tokens} tokens");
         let of_money = |units: u64| format!("{} of money", Money(units));
         let of_board = [
-            check_limit(raised.commits, Ok(commits), board, BoardLimits::COMMITS_MAX, |count| {
-                format!("{count} commits")
-            }),
-            check_limit(
-                raised.edits,
-                edits.ok_or_else(|| no_files.to_owned()),
-                board,
-                BoardLimits::COMMITS_MAX,
-                |count| format!("{count} edits of files"),
-            ),
+            check_limit(raised.commits, Ok(commits), board, BoardLimits::COMMITS_MAX, of_commits),
+            check_limit(raised.edits, edits, board, BoardLimits::COMMITS_MAX, of_edits),
             check_limit(raised.tokens, Ok(tokens), board, BoardLimits::TOKENS_MAX, of_tokens),
-            check_limit(raised.wall_ms, Ok(wall_ms), board, BoardLimits::WALL_MS_MAX, |ms| {
-                format!("{} s of running time", ms / 1000)
-            }),
+            check_limit(raised.wall_ms, Ok(wall_ms), board, BoardLimits::WALL_MS_MAX, of_time),
             check_limit(raised.money, money.ok_or_else(|| none("`limits.money`")), board, u64::MAX, of_money),
-            check_limit(raised.journal, Ok(journal), board, BoardLimits::JOURNAL_MAX, |bytes| {
-                format!("{bytes} bytes of journal")
-            }),
+            check_limit(raised.journal, Ok(journal), board, BoardLimits::JOURNAL_MAX, of_journal),
         ];
         let worker = self.worker_of(retried);
         let whose = worker.as_ref().map_or_else(String::new, |worker| format!("worker {worker}"));
@@ -190,15 +182,10 @@ impl Board {
         };
         let by_rule = || worker.iter().flat_map(|worker| self.limits_by_rule(worker));
         let least = by_rule().flat_map(|limits| [limits.worker_tokens, limits.rule_tokens]).flatten().min();
+        let least = least.ok_or_else(|| limits("tokens"));
         let money = by_rule().find_map(|limits| limits.worker_money);
         let of_worker = [
-            check_limit(
-                of_worker.tokens,
-                least.ok_or_else(|| limits("tokens")),
-                &whose,
-                BoardLimits::TOKENS_MAX,
-                of_tokens,
-            ),
+            check_limit(of_worker.tokens, least, &whose, BoardLimits::TOKENS_MAX, of_tokens),
             check_limit(of_worker.money, money.ok_or_else(|| limits("money")), &whose, u64::MAX, of_money),
         ];
         of_board.into_iter().chain(of_worker).flatten()

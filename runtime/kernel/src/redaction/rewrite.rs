@@ -344,11 +344,8 @@ impl<'a> Rewriter<'a> {
                 }
             }
             if let Some(Value::String(pointer)) = violation.get_mut("pointer") {
-                *pointer = renamed_where(
-                    pointer,
-                    &|name| self.names.contains(name) || self.needles.occur_in(name),
-                    self.hasher,
-                );
+                let is_erased = |name: &str| self.names.contains(name) || self.needles.occur_in(name);
+                *pointer = renamed_where(pointer, &is_erased, self.hasher);
             }
         }
         for allowed in rejection.get_mut("allowed").and_then(Value::as_array_mut).into_iter().flatten() {

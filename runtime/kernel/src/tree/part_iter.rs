@@ -366,11 +366,8 @@ impl<'a> Iterator for LatestFirst<'a> {
                     match &chunk.body {
                         chunk::Body::Inner(children) => self.enter_chunk(&children[index], first),
                         chunk::Body::Leaf { items, stamps } => {
-                            return Some((
-                                PathSegment::Index(first),
-                                &items[index],
-                                stamps.get(index).under(self.floor),
-                            ));
+                            let stamp = stamps.get(index).under(self.floor);
+                            return Some((PathSegment::Index(first), &items[index], stamp));
                         }
                     }
                 }

@@ -369,12 +369,8 @@ impl Parts<'_> {
                 !self.reads.iter().any(|read| read.covers(&pointer) || read.reaches_below(&pointer))
             });
             if is_hidden {
-                items.push(PlaceExplanation {
-                    place,
-                    last: None,
-                    fate: PlaceOutcome::LeftOut,
-                    why: OutcomeReason::NotReadable,
-                });
+                let (fate, why) = (PlaceOutcome::LeftOut, OutcomeReason::NotReadable);
+                items.push(PlaceExplanation { place, last: None, fate, why });
             }
         }
         items

@@ -156,15 +156,9 @@ impl StepBuilder<'_> {
     /// Queues the successor of an invocation, with the places that its worker asked to see.
     pub(super) fn enqueue_follow_up(&mut self, asked: Option<scheduler::QueuedInvocation>, expand: &[ExpandRequest]) {
         let Some(asked) = asked.filter(|_| self.may_queue()) else { return };
-        let scheduler::QueuedInvocation {
-            invocation: follows,
-            branch: Branch { rule, worker },
-            trigger,
-            expansion,
-            ..
-        } = asked;
+        let scheduler::QueuedInvocation { branch: Branch { rule, worker }, trigger, expansion, .. } = asked;
         let (invocation, expand) = (self.board.scheduler.next_id(), expansion.merged_with(expand));
-        let follows = Some(follows);
+        let follows = Some(asked.invocation);
         let body = Scheduled { invocation, rule, worker, follows, retries: None, trigger, due: None, expand };
         self.push(Body::Scheduled(body));
     }

@@ -141,16 +141,9 @@ impl StepBuilder<'_> {
                 self.move_breakers(branch.as_ref());
                 self.enqueue_follow_up(follows, &expand);
             }
-            Verdict::NoOp(reply) => {
+            Verdict::NoOp(Reply { patch, intent, written, pass, .. }) => {
                 let raw = self.raw.take();
-                let seq = self.push(Body::NoOp(NoOp {
-                    by,
-                    patch: reply.patch,
-                    intent: reply.intent,
-                    written: reply.written,
-                    pass: reply.pass,
-                    raw,
-                }));
+                let seq = self.push(Body::NoOp(NoOp { by, patch, intent, written, pass, raw }));
                 self.step.outcome = Some(Outcome::NoOp { seq });
                 self.move_breakers(branch.as_ref());
                 self.schedule(&TriggerEvent::Completed);
@@ -250,13 +243,8 @@ impl StepBuilder<'_> {
         self.move_breakers(branch);
         self.check_done(Some(before.revision()));
         let events = events(&changes);
-        self.schedule(&TriggerEvent::Commit {
-            events: &events,
-            patch: &patch,
-            before: before.root(),
-            worker: &worker,
-            version,
-        });
+        let (before, worker) = (before.root(), &worker);
+        self.schedule(&TriggerEvent::Commit { events: &events, patch: &patch, before, worker, version });
         if expand.is_empty() {
             self.schedule(&TriggerEvent::Completed);
         } else {

@@ -38,15 +38,8 @@ pub struct Cost {
 
 /// Returns the costs of a plan, sorted by place.
 pub(super) fn costs(document: &Value, map: &SchemaMap, places: &[Place]) -> Vec<Cost> {
-    let mut costing = Costing {
-        document,
-        map,
-        places,
-        found: BTreeSet::new(),
-        seen: BTreeSet::new(),
-        left: LOOKED_MAX,
-        visits: VISITS_MAX,
-    };
+    let (found, seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut costing = Costing { document, map, places, found, seen, left: LOOKED_MAX, visits: VISITS_MAX };
     costing.place(BTreeSet::from([0]), &mut Vec::new());
     costing.found.into_iter().collect()
 }
@@ -61,14 +54,6 @@ struct Costing<'c> {
     left: usize,
     /// Remaining visits of subschemas.
     visits: usize,
-}
-
-/// Subschemas that apply to a value.
-struct AppliedSchemas<'l> {
-    /// Subschemas that a valid value satisfies unconditionally.
-    sure: &'l [Id],
-    /// Subschemas that are run on the whole value.
-    run: &'l [Id],
 }
 
 fn pattern(path: &[String]) -> String {
@@ -150,28 +135,17 @@ impl Costing<'_> {
     /// Reports the cost of one place after a change below it.
     fn look(&mut self, place: usize, sure: &[Id], path: &[String]) {
         let here = &self.places[place];
+        let schema = (self.document, self.map);
         let is_whole = matches!(here.inside, Inside::Whole(_));
         let mut report = |keyword: &str, pointer: String, collection: Option<Vec<String>>| {
             let collection = collection.map(|collection| pattern(&collection));
-            self.found.insert(Cost {
-                place: pattern(path),
-                keyword: keyword.to_owned(),
-                is_whole,
-                pointer,
-                collection,
-            });
+            let (place, keyword) = (pattern(path), keyword.to_owned());
+            self.found.insert(Cost { place, keyword, is_whole, pointer, collection });
         };
         match &here.inside {
             Inside::Nothing => {}
             Inside::Whole(opaque) => {
-                let run = [here.id];
-                let collection = unbounded_collection(
-                    self.document,
-                    self.map,
-                    &AppliedSchemas { sure, run: &run },
-                    path,
-                    &mut self.visits,
-                );
+                let collection = unbounded_collection(schema, sure, &[here.id], path, &mut self.visits);
                 let at = format!("{}/{}", here.pointer, opaque.keyword());
                 let is_there = self.document.pointer(&at).is_some();
                 let at = if is_there { at } else { opaque.at(self.document).unwrap_or_else(|| here.pointer.clone()) };
@@ -199,17 +173,9 @@ impl Costing<'_> {
                     };
                     let collection = if *role == Role::Contains {
                         let both = sure.iter().copied().chain([here.id]);
-                        let is_long = !is_small(self.document, self.map, both, false);
-                        if is_long { Some(path.to_vec()) } else { None }
+                        (!is_small(self.document, self.map, both, false)).then(|| path.to_vec())
                     } else {
-                        let run = [*part];
-                        unbounded_collection(
-                            self.document,
-                            self.map,
-                            &AppliedSchemas { sure, run: &run },
-                            path,
-                            &mut self.visits,
-                        )
+                        unbounded_collection(schema, sure, &[*part], path, &mut self.visits)
                     };
                     let keyword_at = self.map.node(*part).pointer.strip_prefix(here.pointer.as_str());
                     let keyword_at = keyword_at.and_then(|rest| rest.split('/').nth(1)).unwrap_or(keyword);
@@ -246,17 +212,18 @@ impl<'m> Parts<'m> {
     }
 }
 
-/// Returns the path of the first unbounded collection that the subschemas traverse; `None` also if `visits` run out.
+/// Returns the path of the first unbounded collection that the subschemas `run` traverse; `None` also if `visits` run
+/// out. A valid value satisfies `sure` unconditionally.
 fn unbounded_collection(
-    document: &Value,
-    map: &SchemaMap,
-    looked: &AppliedSchemas<'_>,
+    (document, map): (&Value, &SchemaMap),
+    sure: &[Id],
+    run: &[Id],
     path: &[String],
     visits: &mut usize,
 ) -> Option<Vec<String>> {
     let mut seen = BTreeSet::new();
     let first = |ids: &[Id]| ids.iter().copied().collect::<BTreeSet<Id>>();
-    let mut pending = VecDeque::from([(first(looked.sure), first(looked.run), path.to_vec())]);
+    let mut pending = VecDeque::from([(first(sure), first(run), path.to_vec())]);
     while let Some((sure, run, path)) = pending.pop_front() {
         if path.len() > 2 * DEPTH_MAX || !seen.insert((sure.clone(), run.clone())) {
             continue;
