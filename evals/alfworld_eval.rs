@@ -172,7 +172,6 @@ fn measure(task: &Task, played: &BoardRun) -> (Vec<(&'static str, f64)>, Value) 
     (measures, json!({"goal": told, "actions": history.iter().map(|step| &step["action"]).collect::<Vec<_>>()}))
 }
 
-/// Interleaves the games by type.
 fn interleaved(games: Vec<Game>) -> Vec<Game> {
     let mut seen = BTreeMap::<String, usize>::new();
     let mut ranked: Vec<(usize, Game)> = games

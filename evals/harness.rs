@@ -7,14 +7,12 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Result of a run.
 struct Finished {
     code: i32,
     stdout: String,
     stderr: String,
 }
 
-/// Runs the program in a directory.
 fn faults(directory: &TempDir, arguments: &[&str]) -> Finished {
     let mut command = Command::new(env!("CARGO_BIN_EXE_faults"));
     let output = command.args(arguments).current_dir(directory.path()).output().expect("the program was built");
@@ -25,7 +23,6 @@ fn faults(directory: &TempDir, arguments: &[&str]) -> Finished {
     }
 }
 
-/// Writes a file below a directory.
 fn write(directory: &TempDir, path: &str, text: &str) {
     let path: &Path = &directory.path().join(path);
     fs::create_dir_all(path.parent().expect("it is in the directory")).expect("a directory can be made");

@@ -74,9 +74,6 @@ pub struct BoardRun {
 }
 
 /// Reads a blueprint file.
-///
-/// # Errors
-/// The findings.
 pub fn blueprint(path: &Path) -> Result<Blueprint, Box<dyn Error>> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let source = Source::read(&path.display().to_string(), &text).map_err(|finding| finding.message)?;
@@ -86,9 +83,6 @@ pub fn blueprint(path: &Path) -> Result<Blueprint, Box<dyn Error>> {
 
 impl Player {
     /// Plays one board; its journal is kept in `data`.
-    ///
-    /// # Errors
-    /// The board cannot be created, or its journal cannot be written.
     pub async fn play(&self, origin: Origin<'_>, request: Value, data: &Path) -> Result<BoardRun, Box<dyn Error>> {
         let mut config = Config { any_model: Some(self.model.clone()), ..Config::default() };
         config.commands.extend(self.environment.clone().map(|program| ("environment".to_owned(), program)));

@@ -84,9 +84,6 @@ pub struct Results {
 
 impl Results {
     /// Opens a file of results, and creates it if missing. A partially written last line is removed.
-    ///
-    /// # Errors
-    /// The file cannot be read or written, or has other content.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut runs = Vec::new();
         let mut whole = 0;
@@ -121,9 +118,6 @@ impl Results {
     }
 
     /// Adds a run, durably.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn add(&mut self, run: Run) -> io::Result<()> {
         let mut line = serde_json::to_string(&run)?;
         line.push('\n');

@@ -157,9 +157,6 @@ impl System {
 }
 
 /// Runs every task with every system and seed. Returns all results.
-///
-/// # Errors
-/// Unusable files, an unreachable server, or a system that cannot do these tasks.
 pub async fn run(
     flags: &Flags,
     systems: &Systems,
@@ -188,9 +185,6 @@ pub async fn run(
 }
 
 /// Plays the missing runs, each with its data for `measure`. Returns all results.
-///
-/// # Errors
-/// Unusable files, or an unreachable server.
 pub async fn play_all<T>(
     flags: &Flags,
     plays: &[(Play<'_>, T)],

@@ -22,7 +22,6 @@ pub(crate) struct Daemon {
     program: PathBuf,
     directory: PathBuf,
     child: Child,
-    /// Base URL of the daemon.
     pub(crate) url: String,
     /// HTTP client for the daemon.
     pub(crate) http: Client,
@@ -60,7 +59,6 @@ impl Daemon {
         Self::start(&program, &directory)
     }
 
-    /// Waits until all boards are resumed.
     pub(crate) async fn wait_until_ready(&self) -> Result<(), Box<dyn Error>> {
         let begun = Instant::now();
         while begun.elapsed() < READY {
@@ -79,7 +77,6 @@ impl Daemon {
         Ok(answer.error_for_status()?.json().await?)
     }
 
-    /// Creates a board and returns its id.
     pub(crate) async fn board(&self, source: &str) -> Result<String, Box<dyn Error>> {
         let body = serde_json::json!({ "source": source });
         let answer = self.http.post(format!("{}/v1/boards", self.url)).json(&body).send().await?;

@@ -25,7 +25,6 @@ use tokio::task::JoinSet;
 use crate::daemon::Daemon;
 use crate::work::Observations;
 
-/// Blueprint of the boards.
 const BLUEPRINT: &str = include_str!("blueprint.yaml");
 
 /// Number of boards created concurrently.
@@ -57,7 +56,6 @@ struct Arguments {
     json: bool,
 }
 
-/// Results of the measurement.
 #[derive(Default)]
 struct Figures(Vec<(&'static str, f64, &'static str)>);
 

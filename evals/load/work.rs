@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 /// Commit, identified by its board and record.
 type Commit = (usize, u64);
 
-/// Observations so far.
 #[derive(Default)]
 pub(crate) struct Observations {
     /// Acknowledged commits, with the version that the daemon returned.

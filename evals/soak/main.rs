@@ -60,7 +60,6 @@ struct Arguments {
     data_dir: Option<PathBuf>,
 }
 
-/// Results of the boards.
 #[derive(Default)]
 struct Tally {
     ends: Mutex<BTreeMap<String, u64>>,
@@ -193,7 +192,6 @@ async fn one(runtime: &Arc<Runtime>, journal: Arc<dyn Journal>, tally: &Tally, s
     }
 }
 
-/// Returns the blueprint with short timeouts of calls.
 fn with_short_timeouts(blueprint: &Blueprint) -> Blueprint {
     let mut blueprint = blueprint.clone();
     let mut value = serde_json::to_value(&blueprint).unwrap_or_default();
@@ -250,5 +248,4 @@ fn report(tally: &Tally, memory: &Memory, took: Duration, size: u64) -> ExitCode
     }
 }
 
-/// Final state of a board.
 type Ending = Result<(BoardHandle, patchboard_kernel::record::Ended), RuntimeError>;

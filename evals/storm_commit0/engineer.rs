@@ -28,23 +28,35 @@ const SWEEPS_MAX: u32 = 20;
 /// Lines after an anchor that are viewed with it.
 const AROUND: u32 = 2;
 
-/// Step of an engineer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Step {
-    /// View a file, or lines of it.
-    View { path: String, range: Option<Range> },
+    View {
+        path: String,
+        range: Option<Range>,
+    },
     /// Check whether another engineer has added a helper already.
     Find(usize),
     /// Add missing lines to the head of a file.
-    Head { path: String, imports: Vec<usize>, helpers: Vec<usize> },
+    Head {
+        path: String,
+        imports: Vec<usize>,
+        helpers: Vec<usize>,
+    },
     /// Replace a stub by its body.
     Restore(usize),
-    /// Rewrite a file, with the bodies in it.
-    Rewrite { path: String, pieces: Vec<usize>, imports: Vec<usize>, helpers: Vec<usize> },
+    Rewrite {
+        path: String,
+        pieces: Vec<usize>,
+        imports: Vec<usize>,
+        helpers: Vec<usize>,
+    },
     /// Replace the old names in a file.
-    Rename { path: String },
-    /// Rename a file.
-    Move { path: String },
+    Rename {
+        path: String,
+    },
+    Move {
+        path: String,
+    },
     /// Search for the old names, and replace them.
     Sweep,
 }
@@ -55,11 +67,9 @@ struct Range {
     lines: (u32, u32),
     /// Number of the line that identifies the range.
     at: u32,
-    /// Text of that line.
     text: String,
 }
 
-/// Statistics of an engineer.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub(crate) struct EngineerStats {
     pub(crate) views: u64,
@@ -119,11 +129,9 @@ impl Place {
     }
 }
 
-/// Scripted engineer.
 pub(crate) struct Engineer {
     exercise: Arc<Exercise>,
     place: Place,
-    /// Variant of a helper that it would write.
     helper_variant: usize,
     batches: VecDeque<Batch>,
     /// Set while it has a symbol to rename before all other work.
@@ -132,7 +140,6 @@ pub(crate) struct Engineer {
     steps: VecDeque<Step>,
     tries: u32,
     memory: Memory,
-    /// Statistics so far.
     pub(crate) deeds: EngineerStats,
 }
 
@@ -152,7 +159,6 @@ impl Engineer {
         }
     }
 
-    /// Returns true if all work is done.
     pub(crate) fn is_done(&self) -> bool {
         self.steps.is_empty() && self.batches.is_empty() && !self.renames
     }
@@ -305,7 +311,6 @@ impl Engineer {
         }
     }
 
-    /// Views a file, or lines of it.
     async fn show(&mut self, path: &str, lines: Option<(u32, u32)>) {
         let mut arguments = json!({"command": "view", "path": path});
         if let Some((first, last)) = lines {
@@ -487,7 +492,6 @@ fn numbered(shown: &str) -> BTreeMap<u32, String> {
     numbered.collect()
 }
 
-/// Returns true if a line is an annotation with an engineer's intent.
 fn is_annotation(line: &str) -> bool {
     line.trim_start().starts_with("# engineer_")
 }

@@ -4,16 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// Library to restore.
 #[derive(Deserialize, Debug)]
 pub(crate) struct Exercise {
-    /// Name of the library.
     pub(crate) library: String,
     /// Directory of the package within the library.
     pub(crate) path: String,
     /// Function bodies to restore.
     pub(crate) pieces: Vec<Piece>,
-    /// Definitions that pieces refer to.
     pub(crate) definitions: Vec<Definition>,
     /// Import lines that heads of files have lost.
     pub(crate) imports: Vec<Import>,
@@ -28,7 +25,6 @@ pub(crate) struct Exercise {
 }
 
 impl Exercise {
-    /// Returns a text with all new names.
     pub(crate) fn renamed(&self, text: &str) -> String {
         self.renames.iter().fold(text.to_owned(), |text, rename| rename.apply(&text))
     }
@@ -40,12 +36,9 @@ impl Exercise {
     }
 }
 
-/// Body of a function.
 #[derive(Deserialize, Debug)]
 pub(crate) struct Piece {
-    /// Name of the function.
     pub(crate) name: String,
-    /// File of the function.
     pub(crate) path: String,
     /// Unique line that replaces the body.
     pub(crate) stub: String,
@@ -108,18 +101,15 @@ pub(crate) struct Rename {
 }
 
 impl Rename {
-    /// Returns a text with the new name.
     pub(crate) fn apply(&self, text: &str) -> String {
         replaced(text, &self.old, &self.new)
     }
 }
 
-/// Returns true if a text has a word.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
     places(text, word).next().is_some()
 }
 
-/// Replaces a word in a text.
 fn replaced(text: &str, old: &str, new: &str) -> String {
     let mut made = String::with_capacity(text.len());
     let mut from = 0;
@@ -132,7 +122,6 @@ fn replaced(text: &str, old: &str, new: &str) -> String {
     made
 }
 
-/// Returns the positions of a word in a text.
 fn places<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).map(|(at, _)| at).filter(move |at| {

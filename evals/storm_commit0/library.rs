@@ -50,9 +50,6 @@ pub(crate) fn specs() -> BTreeMap<String, Value> {
 
 impl Cache {
     /// Opens a cache directory, and adds missing files.
-    ///
-    /// # Errors
-    /// A download or program failed.
     pub(crate) fn open(directory: &Path, scripts: &Path) -> Result<Self, Box<dyn Error>> {
         fs::create_dir_all(directory)?;
         let cache = Self { directory: directory.canonicalize()?, scripts: scripts.to_owned() };
@@ -93,9 +90,6 @@ impl Cache {
     }
 
     /// Prepares a library: downloads its source distribution, removes the bodies, and runs its tests on the original.
-    ///
-    /// # Errors
-    /// A download or program failed.
     pub(crate) fn library(&self, name: &str, spec: &Value) -> Result<Library, Box<dyn Error>> {
         let _alone = self.lock()?;
         let version = spec["version"].as_str().ok_or("a library has a version")?;
@@ -120,9 +114,6 @@ impl Cache {
     }
 
     /// Runs the tests of a library on a directory.
-    ///
-    /// # Errors
-    /// The tests cannot be run.
     pub(crate) fn judge(&self, directory: &Path, path: &str) -> Result<Verdict, Box<dyn Error>> {
         let mut judge = Command::new(self.python());
         judge.arg(self.scripts.join("judge.py")).arg(directory).arg(path).arg(TESTS_SECONDS.to_string());
@@ -139,15 +130,11 @@ impl Library {
     }
 
     /// Writes the initial files for the engineers to a directory.
-    ///
-    /// # Errors
-    /// A file cannot be written.
     pub(crate) fn lay_out(&self, directory: &Path) -> Result<(), Box<dyn Error>> {
         copy(&self.blank, directory).map_err(Into::into)
     }
 }
 
-/// Copies a directory.
 pub(crate) fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

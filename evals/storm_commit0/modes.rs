@@ -34,7 +34,6 @@ pub(crate) enum Mode {
     Worktree,
 }
 
-/// Statistics of merges.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub(crate) struct Merges {
     pub(crate) tried: u64,
@@ -44,24 +43,17 @@ pub(crate) struct Merges {
     pub(crate) again: u64,
 }
 
-/// Result of a run.
 pub(crate) struct Outcome {
-    /// Directory of the restored library.
     pub(crate) directory: TempDir,
-    /// Statistics of all engineers.
     pub(crate) deeds: EngineerStats,
     /// Statistics from the board's records, for a shared directory.
     pub(crate) metrics: Option<Metrics>,
-    /// Statistics of merges, if there were any.
     pub(crate) merges: Option<Merges>,
     /// Set if all work was finished and accepted within the limits on attempts and rounds.
     pub(crate) is_whole: bool,
 }
 
 /// Restores a library; `presentation` is the level of detail of rejections.
-///
-/// # Errors
-/// A file operation or git failed.
 pub(crate) async fn restore(
     library: &Library,
     mode: Mode,
@@ -134,13 +126,11 @@ async fn worktrees(library: &Library, engineers: usize, seed: u64) -> Result<Out
     Ok(Outcome { directory: shop.closed(), deeds, metrics: None, merges: Some(merges), is_whole })
 }
 
-/// Opens a working tree of the workspace for an author.
 async fn tree(shop: &Workshop, number: usize) -> Result<Place, Box<dyn Error>> {
     let author = shop.session(number).author().clone();
     Ok(Place::Own(Box::new(Worktree::open(&shop.workspace, author).await?)))
 }
 
-/// Merges an engineer's work. Returns false on a conflict.
 async fn merged(shop: &Workshop, number: usize, merges: &mut Merges) -> Result<bool, Box<dyn Error>> {
     merges.tried += 1;
     let manager = EditAuthor { name: Some("manager".to_owned()), ..shop.session(number).author().clone() };

@@ -21,11 +21,9 @@ pub(crate) struct Row {
     pub(crate) tests: usize,
     /// Rejections by code: conflicts detected before a write.
     pub(crate) refused: BTreeMap<String, u64>,
-    /// Statistics of merges.
     merges: Option<Merges>,
     /// Failed tests, by kind of error.
     failed: BTreeMap<&'static str, usize>,
-    /// Possible causes of failures.
     causes: Vec<&'static str>,
     /// Number of bodies missing at the end.
     pub(crate) left: usize,
@@ -105,7 +103,6 @@ fn uncollected<'a>(test: &str, verdict: &'a Verdict) -> &'a str {
     of_file.or_else(|| errors().find(|(name, _)| name.starts_with("::"))).map_or("", |(_, message)| message)
 }
 
-/// Classifies the message of a failure.
 fn kind(message: &str) -> &'static str {
     match Symptom::from_message(message) {
         Symptom::Assertion => "assertion/semantic",
@@ -116,7 +113,6 @@ fn kind(message: &str) -> &'static str {
     }
 }
 
-/// Returns the possible causes of failures.
 fn causes(outcome: &Outcome, verdict: &Verdict, left: usize, is_right: bool) -> Vec<&'static str> {
     let mut causes = Vec::new();
     if is_right {
@@ -134,7 +130,6 @@ fn causes(outcome: &Outcome, verdict: &Verdict, left: usize, is_right: bool) -> 
     causes
 }
 
-/// Prints a table for people.
 pub(crate) fn print(rows: &[Row]) {
     println!(
         "| library | mode | engineers | tests | before commit | after commit | edits accepted/tried | again | acceptance | \

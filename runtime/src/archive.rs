@@ -87,16 +87,12 @@ impl ArchiveError {
     }
 }
 
-/// Returns an error of the storage of a board's archive.
 fn io_error(archives: &dyn Archives, board: &BoardId, source: io::Error) -> ArchiveError {
     ArchiveError::Io { path: archives.place(board), source }
 }
 
 /// Moves an ended board from the journal into an archive; returns the place of it. The caller holds the claim on the
-/// board. Blocks.
-///
-/// # Errors
-/// [`ArchiveError`]; the board is unchanged then.
+/// board. Blocks. Leaves the board unchanged if it fails.
 pub fn archive(
     journal: &dyn Journal,
     archives: &dyn Archives,
@@ -112,18 +108,12 @@ pub fn archive(
 
 /// Writes a board's archive and keeps the board in the journal. Unlike [`archive`], also works for a board that has
 /// not ended. Blocks.
-///
-/// # Errors
-/// [`ArchiveError`].
 pub fn save(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) -> Result<(), ArchiveError> {
     store(journal, archives, &load_summary(journal, board)?)
 }
 
 /// Rewrites an existing archive of a board, so that redacted content leaves it, too. Returns false if there is none.
-/// The caller holds the claim on the board. Blocks.
-///
-/// # Errors
-/// [`ArchiveError`]; the archive is unchanged then.
+/// The caller holds the claim on the board. Blocks. Leaves the archive unchanged if it fails.
 pub fn rewrite(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) -> Result<bool, ArchiveError> {
     match wait(archives.open(board)) {
         Ok(_) => save(journal, archives, board).map(|()| true),
@@ -138,9 +128,6 @@ pub fn rewrite(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) 
 
 /// Deletes an ended board from the journal for good, and its archive. The caller holds the claim on it and must have
 /// the journal rewritten afterwards. Blocks.
-///
-/// # Errors
-/// [`ArchiveError`].
 pub fn delete(
     journal: &dyn Journal,
     archives: &dyn Archives,
@@ -154,9 +141,6 @@ pub fn delete(
 }
 
 /// Restores a board from its archive, which is kept.
-///
-/// # Errors
-/// As [`read`] and [`append_restored`].
 pub async fn restore(
     journal: Arc<dyn Journal>,
     archives: Arc<dyn Archives>,
@@ -173,9 +157,6 @@ pub async fn restore(
 
 /// Reads an archive as [`read`] does, and recovers its board, so that the board can be read and resumed once restored.
 /// Blocks.
-///
-/// # Errors
-/// As [`read`].
 pub fn read_recoverable(
     place: &str,
     source: impl BufRead,
@@ -187,11 +168,8 @@ pub fn read_recoverable(
     Ok(carried)
 }
 
-/// Appends a board that was read.
-///
-/// # Errors
-/// Storage; [`ArchiveError::Exists`]; [`ArchiveError::Outdated`] if it would lose records, and with them possibly a
-/// redaction.
+/// Appends a board that was read. Fails with [`ArchiveError::Exists`], or with [`ArchiveError::Outdated`] if it would
+/// lose records, and with them possibly a redaction.
 pub async fn append_restored(journal: &dyn Journal, carried: BoardFile) -> Result<BoardId, ArchiveError> {
     if journal.summary(carried.board()).await?.is_some() {
         return Err(ArchiveError::Exists(carried.board().clone()));
@@ -231,7 +209,6 @@ fn ended(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, Archive
     if summary.ended.is_none() { Err(ArchiveError::NotEnded(board.clone())) } else { Ok(summary) }
 }
 
-/// Returns the text of an archive.
 fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, ArchiveError> {
     let BoardSummary { id, epoch, head: Head { seq, hash }, .. } = summary;
     let mut text = String::new();
@@ -275,9 +252,6 @@ fn damaged(place: &str, what: impl Into<String>) -> ArchiveError {
 
 /// Reads an archive from `source`, and checks it as [`audit::verify`] checks a board of a journal. Missing texts may
 /// have been erased later, which `journal` records. `place` names the archive in errors. Blocks.
-///
-/// # Errors
-/// [`ArchiveError`].
 pub fn read(place: &str, source: impl BufRead, journal: Option<&dyn Journal>) -> Result<BoardFile, ArchiveError> {
     let path = || place.to_owned();
     let carried = BoardFile::read(source).map_err(|error| match error {
@@ -296,9 +270,6 @@ pub fn read(place: &str, source: impl BufRead, journal: Option<&dyn Journal>) ->
 }
 
 /// Returns the archived boards of a journal, from the beginnings of their archives; skips unreadable ones. Blocks.
-///
-/// # Errors
-/// Storage.
 pub fn archived_summaries(journal: &dyn Journal, archives: &dyn Archives) -> Result<Vec<BoardSummary>, JournalError> {
     let boards = wait(journal.tombstones())?.into_iter().map(|tombstone| tombstone.board);
     let outline = |board: BoardId| BoardFile::outline(wait(archives.open(&board)).ok()?).ok();

@@ -22,10 +22,8 @@ use patchboard_storage::journal::{BoardSummary, DECIDES_END, Journal, JournalErr
 /// Records read at once.
 const PAGE: usize = 256;
 
-/// Compares a board's summary with its last records: head, version and end. Reads much less than [`verify`].
-///
-/// # Errors
-/// Storage; [`JournalError::BadRecord`] if they differ.
+/// Compares a board's summary with its last records: head, version and end. Reads much less than [`verify`]. Fails with
+/// [`JournalError::BadRecord`] if they differ.
 pub fn check_listed(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
     loop {
         let Some(listed) = wait(journal.summary(board))? else { return Ok(()) };
@@ -72,9 +70,6 @@ fn summary_difference(journal: &dyn Journal, listed: &BoardSummary) -> Result<Op
 
 /// Checks all of a board's records. `expected_head` is a hash kept elsewhere, which the head or an earlier record must
 /// have.
-///
-/// # Errors
-/// The first fault.
 pub fn verify(
     journal: &dyn Journal,
     board: &BoardId,

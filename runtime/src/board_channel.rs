@@ -20,7 +20,6 @@ use crate::options::Options;
 use crate::status::BoardStatus;
 use crate::subscription::Live;
 
-/// The boards of a runtime.
 #[derive(Default)]
 pub(crate) struct Boards {
     here: DashMap<BoardId, Arc<BoardChannel>>,
@@ -85,7 +84,6 @@ pub(crate) struct DispatchHold {
     pub(crate) by: Option<Principal>,
 }
 
-/// Stream of records to subscribers.
 struct RecordStream {
     /// Last record sent.
     head: Option<Seq>,
@@ -100,7 +98,6 @@ struct RecordStream {
 pub(crate) enum Lifecycle {
     /// Being created or recovered.
     Starting,
-    /// Running.
     Running,
     /// Ended. A quiescent board may continue.
     Ended(Ended),
@@ -108,13 +105,11 @@ pub(crate) enum Lifecycle {
     Closed(RuntimeError),
 }
 
-/// Channel to the kernel.
 #[derive(Clone)]
 enum KernelAddr {
     /// The actors are being replaced.
     Restarting,
     Available(ActorRef<KernelMessage>),
-    /// Closed for good.
     Closed(RuntimeError),
 }
 
@@ -166,7 +161,6 @@ impl BoardChannel {
         self.supervisor.send_replace(None);
     }
 
-    /// Publishes a durable state and its records.
     pub(crate) fn publish(&self, snapshot: BoardStatus, records: Vec<Record>) {
         let ended = snapshot.ended;
         // Before the records, so that a reader of a record finds its effect in the snapshot.
@@ -204,7 +198,6 @@ impl BoardChannel {
         self.hold.load_full()
     }
 
-    /// Lifts the hold.
     pub(crate) fn release_hold(&self) {
         self.hold.store(None);
     }
@@ -246,7 +239,6 @@ impl BoardChannel {
         })
     }
 
-    /// Requests to close the board.
     pub(crate) fn request_close(&self) {
         self.is_closing.store(true, Ordering::Release);
     }

@@ -30,16 +30,30 @@ const LINE_MAX: usize = 256 << 20;
 /// Size limit of a file in bytes.
 const FILE_MAX: u64 = 4 << 30;
 
-/// A line of an archive.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Line {
     /// First line.
-    Archive { format: u32, board: BoardId, epoch: u64, seq: Seq, hash: Digest },
-    /// A record.
-    Record { seq: Seq, kind: Kind, at: Timestamp, header: String, payload: String, hash: Digest },
+    Archive {
+        format: u32,
+        board: BoardId,
+        epoch: u64,
+        seq: Seq,
+        hash: Digest,
+    },
+    Record {
+        seq: Seq,
+        kind: Kind,
+        at: Timestamp,
+        header: String,
+        payload: String,
+        hash: Digest,
+    },
     /// A view or a prompt.
-    Text { hash: Digest, text: String },
+    Text {
+        hash: Digest,
+        text: String,
+    },
     /// Last line: SHA-256 of all lines before.
     End(Digest),
 }
@@ -86,9 +100,6 @@ pub struct BoardFile {
 
 impl BoardFile {
     /// Reads an archive or an export, distinguished by the first line.
-    ///
-    /// # Errors
-    /// [`BoardFileError`].
     pub fn read(source: impl BufRead) -> Result<Self, BoardFileError> {
         let mut lines = Lines { source: source.take(FILE_MAX + 1), number: 0 };
         let first = lines.next()?.ok_or_else(|| BoardFileError::Damaged("it is empty".to_owned()))?;
@@ -103,9 +114,6 @@ impl BoardFile {
     }
 
     /// Reads the summary of an archive's board from its first two lines.
-    ///
-    /// # Errors
-    /// [`BoardFileError`].
     pub(crate) fn outline(source: impl BufRead) -> Result<BoardSummary, BoardFileError> {
         let mut lines = Lines { source: source.take(FILE_MAX + 1), number: 0 };
         let mut line = || {
@@ -183,9 +191,6 @@ impl BoardFile {
     }
 
     /// Looks up in a journal which missing texts were erased. Blocks.
-    ///
-    /// # Errors
-    /// Storage.
     pub fn load_erased_texts(&self, journal: &dyn Journal) -> Result<(), JournalError> {
         for hash in self.named_texts()? {
             if wait(self.journal.blob(hash))?.is_none()
@@ -197,15 +202,11 @@ impl BoardFile {
         Ok(())
     }
 
-    /// Returns true if this is one of the records.
     pub(crate) fn has(&self, head: Head) -> bool {
         matches!(wait(self.journal.record(&self.listed.id, head.seq)), Ok(Some(record)) if record.hash == head.hash)
     }
 
     /// Converts the board into a batch, to append where no board has its id.
-    ///
-    /// # Errors
-    /// Storage.
     pub(crate) fn into_batch(self) -> Result<Batch, JournalError> {
         let mut blobs = Vec::new();
         for hash in self.named_texts()? {

@@ -45,7 +45,6 @@ impl BoardClock {
         self.ahead.store(now.0.saturating_sub(self.steady_ms()), Ordering::Relaxed);
     }
 
-    /// Returns the board's time.
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp(self.steady_ms().saturating_add(self.ahead.load(Ordering::Relaxed)))
     }

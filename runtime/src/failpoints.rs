@@ -10,7 +10,6 @@ use patchboard_kernel::id::BoardId;
 #[cfg(test)]
 pub(crate) type Act = Arc<dyn Fn(Option<&BoardId>, &'static str, &'static str) + Send + Sync>;
 
-/// Failpoints of one actor.
 #[derive(Clone, Default)]
 pub(crate) struct Failpoints {
     #[cfg(test)]

@@ -65,15 +65,11 @@ impl GroupCommit {
         }
     }
 
-    /// Returns the journal, for reading.
     pub(crate) fn journal(&self) -> &Arc<dyn Journal> {
         &self.journal
     }
 
     /// Appends one batch; returns when it is durable.
-    ///
-    /// # Errors
-    /// As [`Journal::append`].
     pub(crate) async fn append(&self, batch: Batch) -> Result<Head, JournalError> {
         let board = batch.board.clone();
         let is_alone = self.is_alone(&board);
@@ -88,7 +84,6 @@ impl GroupCommit {
         appended
     }
 
-    /// Queues a batch for the writer.
     async fn append_queued(&self, batch: Batch) -> Result<Head, JournalError> {
         let ended = || JournalError::Io("the journal writer has ended".to_owned());
         let Ok(_place) = self.places.acquire().await else { return Err(ended()) };
@@ -162,7 +157,6 @@ impl GroupCommit {
         }
     }
 
-    /// Fails all queued appends.
     pub(crate) fn fail_queued(&self, reason: &str) {
         let refused = self.queue().split_off(0);
         for waiting in refused {

@@ -68,9 +68,6 @@ impl BoardHandle {
 
     /// Folds the records after `after` (`None`: from the first), up to the last one published, off the threads that
     /// serve boards.
-    ///
-    /// # Errors
-    /// Storage.
     pub async fn read<T: Send + 'static>(
         &self,
         after: Option<Seq>,
@@ -93,11 +90,8 @@ impl BoardHandle {
         read.await.map_err(crashed)?
     }
 
-    /// Sends a proposal to the kernel; returns once the outcome is durable.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Interrupted`], [`RuntimeError::Closed`]; after a storage error the proposal may have been
-    /// recorded.
+    /// Sends a proposal to the kernel; returns once the outcome is durable. After a storage error the proposal may have
+    /// been recorded.
     pub async fn propose(&self, proposal: Proposal) -> Result<Outcome, RuntimeError> {
         let decided = self.ask(Input::Propose(proposal)).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
@@ -106,9 +100,6 @@ impl BoardHandle {
     /// Records an edit of workspace files, or an external change of them. Returns once the outcome is durable, or
     /// [`Outcome::RejectedUnrecorded`] if, for example, the attempt or the board is over. The caller changes the files
     /// themselves.
-    ///
-    /// # Errors
-    /// As [`BoardHandle::propose`].
     pub async fn edit(&self, edit: Edit) -> Result<Outcome, RuntimeError> {
         let decided = self.ask(Input::Edit(edit)).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
@@ -120,9 +111,6 @@ impl BoardHandle {
     /// ([`Code::BudgetExhausted`]).
     ///
     /// [`Code::BudgetExhausted`]: patchboard_kernel::rejection::Code::BudgetExhausted
-    ///
-    /// # Errors
-    /// As [`BoardHandle::propose`].
     pub async fn continue_attempt(
         &self,
         invocation: InvocationId,
@@ -135,9 +123,6 @@ impl BoardHandle {
     }
 
     /// Ends an attempt without a proposal. Returns once that is durable; false if the attempt was over before.
-    ///
-    /// # Errors
-    /// As [`BoardHandle::propose`].
     pub async fn fail(&self, invocation: InvocationId, attempt: u32, failure: Failure) -> Result<bool, RuntimeError> {
         let Failure { code, message, usage, deferral: _ } = failure;
         let decided = self.ask(Input::AgentFailed { invocation, attempt, code, message, usage }).await?;
@@ -145,12 +130,8 @@ impl BoardHandle {
     }
 
     /// Sends a signal, or triggers a manual rule by its name. Returns once it is durable; a repetition with the same
-    /// `token` gets the first answer.
-    ///
-    /// # Errors
-    /// [`RuntimeError::BoardEnded`] if the board has ended for good; [`RuntimeError::IdempotencyConflict`];
-    /// [`RuntimeError::BadSignal`] or [`RuntimeError::SignalRejected`], and then nothing is recorded; as
-    /// [`BoardHandle::propose`].
+    /// `token` gets the first answer. Fails with [`RuntimeError::BoardEnded`] if the board has ended for good. Records
+    /// nothing with [`RuntimeError::BadSignal`] or [`RuntimeError::SignalRejected`].
     pub async fn signal(
         &self,
         name: &str,
@@ -183,36 +164,24 @@ impl BoardHandle {
 
     /// Sends a person's answer to a question of the board. Returns once the outcome is durable, or
     /// [`Outcome::RejectedUnrecorded`] if the answer does not count.
-    ///
-    /// # Errors
-    /// As [`BoardHandle::propose`].
     pub async fn answer(&self, answer: Answer) -> Result<Outcome, RuntimeError> {
         let decided = self.ask(Input::Answer(answer)).await?;
         decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
     /// Pauses dispatch. Has no effect on a paused board. For `token` see [`BoardHandle::signal`].
-    ///
-    /// # Errors
-    /// As [`BoardHandle::signal`].
     pub async fn pause(&self, token: Option<IdempotencyKey>) -> Result<RequestEffect, RuntimeError> {
         self.control(Input::Pause { key: token }).await
     }
 
     /// Resumes dispatch. Has no effect on a board that is not paused. For `token` see [`BoardHandle::signal`].
-    ///
-    /// # Errors
-    /// As [`BoardHandle::signal`].
     pub async fn resume(&self, token: Option<IdempotencyKey>) -> Result<RequestEffect, RuntimeError> {
         self.control(Input::Resume { key: token }).await
     }
 
     /// Retries invocations that the board has given up, with their triggers, and raises limits. Returns once it is
-    /// durable; a repetition with the same token gets the first answer.
-    ///
-    /// # Errors
-    /// [`RuntimeError::CannotRetry`], with nothing recorded; [`RuntimeError::IdempotencyConflict`]; as
-    /// [`BoardHandle::propose`].
+    /// durable; a repetition with the same token gets the first answer. Records nothing with
+    /// [`RuntimeError::CannotRetry`].
     pub async fn retry(&self, retried: Retried) -> Result<RequestEffect, RuntimeError> {
         let decided = self.ask(Input::Retry(retried)).await?;
         match decided.outcome {
@@ -226,9 +195,6 @@ impl BoardHandle {
     }
 
     /// Cancels the board. Has no effect on a cancelled board.
-    ///
-    /// # Errors
-    /// As [`BoardHandle::signal`].
     pub async fn cancel(&self) -> Result<RequestEffect, RuntimeError> {
         self.control(Input::Cancel).await
     }
@@ -247,18 +213,14 @@ impl BoardHandle {
         }
     }
 
-    /// Waits until the board has ended, or has stopped in this process.
-    ///
-    /// # Errors
-    /// Cause of the stop: storage, too many failures, or closing.
+    /// Waits until the board has ended, or has stopped in this process. Fails with the cause of the stop: storage, too
+    /// many failures, or closing.
     pub async fn wait_for_end(&self) -> Result<Ended, RuntimeError> {
         self.wait_for_end_where(|_| true).await
     }
 
-    /// Waits until the board has ended for good: a stalled one may continue.
-    ///
-    /// # Errors
-    /// The board has stopped in this process.
+    /// Waits until the board has ended for good: a stalled one may continue. Fails if the board has stopped in this
+    /// process.
     pub async fn wait_for_final_end(&self) -> Result<Ended, RuntimeError> {
         self.wait_for_end_where(Ended::is_final).await
     }

@@ -36,7 +36,6 @@ pub struct Options {
     pub snapshots: SnapshotPolicy,
     /// Observer of the boards.
     pub observer: Arc<dyn Observer>,
-    /// Failpoints of tests.
     pub(crate) failpoints: Failpoints,
 }
 

@@ -35,19 +35,14 @@ pub struct Recovered {
     pub unusable: Vec<Seq>,
 }
 
-/// Recovers a board to its current state.
-///
-/// # Errors
-/// Storage; [`RuntimeError::Board`] if the records are invalid, or end inside a step.
+/// Recovers a board to its current state. Fails with [`RuntimeError::Board`] if the records are invalid, or end inside
+/// a step.
 pub fn recover(journal: &dyn Journal, board: &BoardId, plans: &dyn PlanSource) -> Result<Recovered, RuntimeError> {
     recover_until(journal, board, None, plans)
 }
 
 /// Checks that a journal does not end inside a step, by recovering the board; ignores other faults, which [`recover`]
-/// reports. Blocks.
-///
-/// # Errors
-/// Storage; [`JournalError::BadRecord`] with the first missing record.
+/// reports. Blocks. Fails with [`JournalError::BadRecord`] for the first missing record.
 pub fn check_end(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
     match recover(journal, board, &UncachedPlans) {
         Err(RuntimeError::Board(BoardError::BadRecord { seq, message })) => {
@@ -61,10 +56,7 @@ pub fn check_end(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalEr
     }
 }
 
-/// Recovers a board as of the commit of a version.
-///
-/// # Errors
-/// As [`recover`]; [`BoardError::BadRecord`] if there is no such version.
+/// Recovers a board as of the commit of a version. Fails with [`BoardError::BadRecord`] if there is no such version.
 pub fn recover_at(
     journal: &dyn Journal,
     board: &BoardId,
@@ -120,9 +112,7 @@ fn recover_until(
     checked(Recovered { unusable, ..recovered }, id)
 }
 
-/// Target of a recovery.
 enum RecoveryTarget {
-    /// The commit of a version.
     Version(Version),
     /// End of the journal. Has its last records, from the last certain beginning of a step.
     End(Vec<Record>),

@@ -94,10 +94,8 @@ impl RedactError {
 /// place, and stays. The caller holds the claim on the board, which must not be running.
 ///
 /// `beside` gets the texts to search for outside the journal. It runs before the journal erases them, so that a
-/// repeated request finds them if this one is interrupted.
-///
-/// # Errors
-/// [`RedactError`]; no value is redacted then, though a replacement may have been committed.
+/// repeated request finds them if this one is interrupted. If it fails, no value is redacted, though a replacement may
+/// have been committed.
 pub async fn redact<B: Default + Send + 'static>(
     journal: Arc<dyn Journal>,
     id: BoardId,
@@ -212,7 +210,6 @@ fn replace(
     }
 }
 
-/// Reads all records of a board.
 fn records(journal: &dyn Journal, id: &BoardId) -> Result<Vec<Record>, JournalError> {
     let mut records: Vec<Record> = Vec::new();
     loop {

@@ -66,9 +66,6 @@ impl WeakRuntime {
 
 impl Runtime {
     /// Starts the actors shared by all boards.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Start`].
     pub async fn start(journal: Arc<dyn Journal>, options: Options) -> Result<Self, RuntimeError> {
         let writer: WriterSlot = Arc::new(ArcSwapOption::empty());
         let wake = {
@@ -98,10 +95,8 @@ impl Runtime {
         WeakRuntime { running: Arc::downgrade(&self.running) }
     }
 
-    /// Creates a new board and runs it. `salt` is set only for reproducible runs.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Board`] if blueprint or request is invalid; storage.
+    /// Creates a new board and runs it. `salt` is set only for reproducible runs. Fails with [`RuntimeError::Board`] if
+    /// blueprint or request is invalid.
     pub async fn create(
         &self,
         blueprint: Blueprint,
@@ -112,9 +107,6 @@ impl Runtime {
     }
 
     /// Like [`Runtime::create`], with options.
-    ///
-    /// # Errors
-    /// As [`Runtime::create`].
     pub async fn create_with(
         &self,
         mut blueprint: Blueprint,
@@ -155,11 +147,8 @@ impl Runtime {
         self.open(opening, blueprint, StartMode::Created(Box::new(board), step.effects), claim).await
     }
 
-    /// Takes a board over from its journal and runs it. Calls that were in progress are lost and repeated.
-    ///
-    /// # Errors
-    /// [`JournalError::Owned`] if another process runs it; [`JournalError::NotFound`];
-    /// [`RuntimeError::AlreadyRunning`]; [`RuntimeError::Board`] if the records are invalid; storage.
+    /// Takes a board over from its journal and runs it. Calls that were in progress are lost and repeated. Fails with
+    /// [`JournalError::Owned`] if another process runs it, and with [`RuntimeError::Board`] if the records are invalid.
     pub async fn resume(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
         self.take_over(board, false, None).await
     }
@@ -167,17 +156,11 @@ impl Runtime {
     /// Like [`Runtime::resume`], but first pauses the board, in the name of `by`: it dispatches nothing until it is
     /// resumed. A board that has ended is not paused, but makes no calls either, even if a signal or a retry continues
     /// it.
-    ///
-    /// # Errors
-    /// As [`Runtime::resume`].
     pub async fn resume_paused(&self, board: &BoardId, by: Option<Principal>) -> Result<BoardHandle, RuntimeError> {
         self.take_over(board, false, Some(DispatchHold { by })).await
     }
 
     /// Like [`Runtime::resume`], even if another process seems to run the board. That process is fenced off.
-    ///
-    /// # Errors
-    /// As [`Runtime::resume`], but never [`JournalError::Owned`].
     pub async fn resume_forced(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
         self.take_over(board, true, None).await
     }
@@ -201,11 +184,9 @@ impl Runtime {
         self.open(opening, blueprint, StartMode::Recover, claim).await
     }
 
-    /// Returns the running board, or resumes it as [`Runtime::resume`] does. Waits while another caller of this
-    /// runtime creates or resumes it.
-    ///
-    /// # Errors
-    /// As [`Runtime::resume`]; [`RuntimeError::AlreadyRunning`] only if it is repeatedly closed and opened meanwhile.
+    /// Returns the running board, or resumes it as [`Runtime::resume`] does. Waits while another caller of this runtime
+    /// creates or resumes it. Fails with [`RuntimeError::AlreadyRunning`] only if it is repeatedly closed and opened
+    /// meanwhile.
     pub async fn get_or_resume(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
         for _ in 0..RESUME_TRIES_MAX {
             match self.running.boards.get(board) {
@@ -270,9 +251,6 @@ impl Runtime {
 
     /// Returns the boards created for invocations of a board, with the usage of their completed calls according to the
     /// journal. Skips boards with invalid records.
-    ///
-    /// # Errors
-    /// Storage.
     pub async fn nested_boards(
         &self,
         outer: &BoardId,

@@ -57,7 +57,6 @@ pub(crate) struct StoredSnapshot {
     pub(crate) new: NewParts,
 }
 
-/// Snapshot task that is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SnapshotTask {
     Snapshot,
@@ -152,7 +151,6 @@ impl Snapshotter {
         }
     }
 
-    /// Notes the start of a task.
     pub(crate) fn task_started(&mut self, due: &SnapshotTask) {
         self.is_busy = true;
         if *due == SnapshotTask::Snapshot {
@@ -170,7 +168,6 @@ impl Snapshotter {
         self.awaits_turn = false;
     }
 
-    /// Notes that the snapshot is recorded.
     pub(crate) fn snapshot_recorded(&mut self, stored: &StoredSnapshot) {
         let (records, bytes) = self.begun.take().unwrap_or_default();
         self.records -= records.min(self.records);
@@ -205,10 +202,7 @@ impl Snapshotter {
     }
 }
 
-/// Stores a snapshot of a board. Blocks.
-///
-/// # Errors
-/// Storage; [`JournalError::Fenced`] if the board has been taken over.
+/// Stores a snapshot of a board. Blocks. Fails with [`JournalError::Fenced`] if the board has been taken over.
 pub(crate) fn store_snapshot(
     journal: &dyn Journal,
     board: &Board,
@@ -257,10 +251,7 @@ fn take_parts(
     Ok(snapshot)
 }
 
-/// Removes unused parts and snapshots. Blocks.
-///
-/// # Errors
-/// Storage; [`JournalError::Fenced`] if the board has been taken over.
+/// Removes unused parts and snapshots. Blocks. Fails with [`JournalError::Fenced`] if the board has been taken over.
 pub(crate) fn collect_garbage(
     journal: &dyn Journal,
     board: &BoardId,

@@ -23,7 +23,6 @@ pub(crate) const PAGE: usize = 256;
 pub(crate) struct Live {
     /// Last record published before the subscription.
     pub(crate) head: Option<Seq>,
-    /// Later records.
     pub(crate) records: broadcast::Receiver<Arc<Record>>,
 }
 
@@ -52,10 +51,7 @@ impl Subscription {
     }
 
     /// Returns the next record; `None` once the board is closed and all records are delivered. Cancelling the wait
-    /// loses nothing.
-    ///
-    /// # Errors
-    /// Storage, if catching up failed; the next call retries.
+    /// loses nothing. After an error, the next call retries.
     pub async fn next(&mut self) -> Option<Result<Arc<Record>, JournalError>> {
         loop {
             if let Some(record) = self.backlog.pop_front() {

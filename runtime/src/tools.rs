@@ -84,10 +84,7 @@ pub trait Tools: Send {
     fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> BoxFuture<'a, ToolOutput>;
 
     /// Asks the board to allow another call of the model, which may take `reserve` tokens; `usage` is that of the
-    /// previous call.
-    ///
-    /// # Errors
-    /// Failure that ends the attempt: the budgets do not suffice, or the call was cancelled.
+    /// previous call. A failure ends the attempt: the budgets do not suffice, or the call was cancelled.
     fn checkpoint(&mut self, usage: Option<Usage>, reserve: u64) -> BoxFuture<'_, Result<(), Failure>>;
 
     /// Hands over the memory of the attempt after a deferral, for a later attempt that continues the conversation.
@@ -112,17 +109,12 @@ pub trait Toolbox: Send + Sync {
         Vec::new()
     }
 
-    /// Opens the tools of an attempt; returns none if its seat has none.
-    ///
-    /// # Errors
-    /// Failure that ends the attempt: the tools of the seat are not available.
+    /// Opens the tools of an attempt; returns none if its seat has none. A failure ends the attempt: the tools of the
+    /// seat are not available.
     fn open<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Option<Box<dyn Tools>>, Failure>>;
 }
 
 /// Asks the board of an attempt, for [`Tools::checkpoint`].
-///
-/// # Errors
-/// As [`Tools::checkpoint`].
 pub async fn checkpoint(board: &BoardHandle, call: &Call, usage: Option<Usage>, reserve: u64) -> Result<(), Failure> {
     answered(board.continue_attempt(call.invocation, call.attempt, usage, reserve).await, usage)
 }

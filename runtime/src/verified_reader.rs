@@ -21,9 +21,6 @@ pub struct VerifiedReader<'a> {
 
 impl<'a> VerifiedReader<'a> {
     /// Starts after the record `after`; `None` starts with the first.
-    ///
-    /// # Errors
-    /// Storage; [`JournalError::BadRecord`].
     pub fn new(journal: &'a dyn Journal, board: &'a BoardId, after: Option<Seq>) -> Result<Self, JournalError> {
         let hash = match after {
             None => GENESIS,
@@ -38,9 +35,6 @@ impl<'a> VerifiedReader<'a> {
     }
 
     /// Reads the next records, at most `limit`; none at the end.
-    ///
-    /// # Errors
-    /// Storage; [`JournalError::BadRecord`].
     pub fn next(&mut self, limit: usize) -> Result<Vec<Record>, JournalError> {
         let records = wait(self.journal.records(self.board, self.last, limit))?;
         for record in &records {

@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::{Engineer, Range, Step, bare, is_annotation};
 
-/// Action for a step.
 pub(super) enum NextAction {
     Nothing,
     /// View a file that is no longer known.
@@ -16,7 +15,6 @@ pub(super) enum NextAction {
 }
 
 impl Engineer {
-    /// Returns the next action for a step, from the engineer's knowledge.
     pub(super) fn wanted(&self, step: &Step) -> NextAction {
         match step {
             Step::View { path, range } => NextAction::View((path.clone(), range.clone())),
@@ -119,7 +117,6 @@ impl Engineer {
         Some(if anchor.before { at - 1 } else { *at })
     }
 
-    /// Returns the text of a file, if all of it is known.
     fn text(&self, path: &str) -> Option<String> {
         let is_known = self.memory.whole.contains(path);
         is_known.then(|| self.memory.lines[path].values().map(|line| format!("{line}\n")).collect())

@@ -153,7 +153,6 @@ impl Campaign {
     }
 }
 
-/// Cache of compiled plans.
 #[derive(Default)]
 struct CachedPlans(Mutex<BTreeMap<PlanKey, Arc<Plan>>>);
 

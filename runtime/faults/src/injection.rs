@@ -80,7 +80,6 @@ struct FaultRun<'a> {
     hit: FaultTarget<'a>,
     /// Calls so far of the faulty worker.
     of_worker: u64,
-    /// Randomness of the fault.
     random: Random,
     /// Randomness of reply times.
     pace: Random,
@@ -109,7 +108,6 @@ struct FaultRun<'a> {
     /// True if that document changed before the reply arrived.
     is_overtaken: bool,
     now: Timestamp,
-    /// The current document.
     document: Value,
     /// Entries that were present while the document was correct, and must not be removed.
     lasting: BTreeSet<String>,
@@ -224,7 +222,6 @@ impl<'a> FaultRun<'a> {
         (verdict, records)
     }
 
-    /// Returns true if this call must fail.
     fn should_fail(&mut self, call: &Call) -> bool {
         if self.faults == 0 {
             let is_it = call.worker.as_str() == self.hit.worker;

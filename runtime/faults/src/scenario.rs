@@ -107,7 +107,6 @@ pub fn document_errors(scenario: &dyn Scenario, request: &Value, document: &Valu
 /// All scenarios.
 pub static ALL: &[&dyn Scenario] = &[&evidence::Evidence, &household::Household, &stockroom::Stockroom];
 
-/// Loads a shipped blueprint.
 fn shipped(name: &str, text: &str) -> Blueprint {
     let source = Source::read(name, text).expect("a shipped blueprint can be read");
     patchboard_lint::check(&source, &[]).blueprint.expect("a shipped blueprint is sound")

@@ -100,9 +100,7 @@ pub struct SimulatedBoard {
     has_failed: bool,
 }
 
-/// An append in progress.
 struct PendingAppend {
-    /// Time of the step.
     at: Timestamp,
     input: Input,
     append: Batch,
@@ -111,9 +109,6 @@ struct PendingAppend {
 
 impl SimulatedBoard {
     /// Creates a board and delivers its first effects. The first records are durable at once.
-    ///
-    /// # Errors
-    /// As [`Board::create`].
     pub fn new(
         genesis: NewBoard,
         plans: &dyn PlanSource,
@@ -334,7 +329,6 @@ impl SimulatedBoard {
         others.on_durable(append);
     }
 
-    /// Releases the effects of a step.
     fn release(&mut self, step: &Step, others: &mut impl SimulationHooks) {
         let board = self.owner.board();
         others.on_release(step, board);

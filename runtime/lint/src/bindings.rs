@@ -260,7 +260,6 @@ fn holders(template: &Pattern) -> Vec<(&str, Pattern)> {
     named.collect()
 }
 
-/// Returns true if a grant appends to an array.
 fn appends(written: &Pattern, array: &Pattern) -> bool {
     let (last, above) = (written.tokens().last(), written.tokens().len().saturating_sub(1));
     last == Some(&PatternToken::Append) && written.prefix(above).collides(array)

@@ -12,7 +12,6 @@ use patchboard_kernel::schema::{Location, Schema};
 /// Maximum cached answers per kind of lookup.
 const ANSWERS_MAX: usize = 1024;
 
-/// A schema with its cached answers.
 pub(super) struct CachedSchema {
     schema: Schema,
     located: RefCell<BTreeMap<Pattern, Location>>,

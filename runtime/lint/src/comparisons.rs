@@ -413,7 +413,6 @@ fn never_op(comparison: &Comparison, owner: ExpressionOwner<'_>) -> Option<Messa
     (!known.contains(&op)).then(|| (format!("`event.op` is never \"{op}\" here{}", outcome(comparison.test)), help))
 }
 
-/// Returns the signal that triggers a rule.
 pub(super) fn signal_of(rule: &Rule) -> Option<&str> {
     match &rule.trigger {
         Trigger::Signal(signal) => Some(signal),

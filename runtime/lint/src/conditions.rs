@@ -270,7 +270,6 @@ impl Linter<'_> {
     }
 }
 
-/// Returns true if a variable is always null there.
 fn is_null(owner: ExpressionOwner<'_>, variable: &str) -> bool {
     let ExpressionOwner::Rule(rule) = owner else { return false };
     match rule.trigger {

@@ -266,7 +266,6 @@ fn failure_reason(expr: &Expr, variables: &Variables<'_>, allowance: &mut Allowa
     }
 }
 
-/// Returns the violations of an initial document without its request.
 fn violations_without_request(schema: &Schema, initial: &Value) -> Vec<Violation> {
     let about_request =
         |violation: &Violation| violation.pointer == "/request" || violation.pointer.starts_with("/request/");

@@ -11,7 +11,6 @@ use patchboard_kernel::pattern::Pattern;
 /// Check of a blueprint without errors, for an extension.
 pub struct LintContext<'l, 'a> {
     pub(super) linter: &'l mut Linter<'a>,
-    /// Codes of the extension.
     pub(super) codes: &'static [FindingCode],
 }
 

@@ -11,10 +11,7 @@ use crate::source::{FileLoader, Source};
 /// Extension of blueprints.
 pub trait Extension: Sync {
     /// Replaces the extension's member of a blueprint by workers, rules and boards. `file` is the file of the source,
-    /// if another names it.
-    ///
-    /// # Errors
-    /// Returns all findings about the member.
+    /// if another names it. Returns all findings about the member if it has any.
     fn expand(
         &self,
         source: &mut Source,

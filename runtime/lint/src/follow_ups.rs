@@ -11,14 +11,12 @@ use patchboard_kernel::id::{RuleName, WorkerName};
 use patchboard_kernel::pattern::{PathSyntax, Pattern};
 use patchboard_kernel::record::FORMAT;
 
-/// Invocations of workers by rules.
 pub(super) type InvocationCounts = BTreeMap<(RuleName, WorkerName), u64>;
 
 /// Invocations of a worker caused by another worker's writes.
 pub(super) struct FollowUp {
     pub(super) worker: WorkerName,
     pub(super) count: u64,
-    /// The writing worker.
     pub(super) writer: WorkerName,
     /// Path of the grant that it writes by.
     pub(super) place: String,

@@ -33,9 +33,6 @@ const PLACES_MAX: usize = 1_024;
 
 /// Starts a board in memory, and reports readable places that its workers' views have no room for. Covers the nested
 /// boards of its first invocations. `blueprint` is that of the source, with view budgets.
-///
-/// # Errors
-/// Those of [`Board::create`].
 pub fn check_with_request(
     source: &Source,
     blueprint: Blueprint,
@@ -125,7 +122,6 @@ fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
     findings
 }
 
-/// Returns the invocations that a board begins with.
 fn first_invocations(board: &Board) -> impl Iterator<Item = &QueuedInvocation> {
     let delayed = board.scheduler().delayed().iter().map(|delayed| &delayed.queued);
     let open = board.scheduler().open().values().map(|open| &open.queued);

@@ -323,7 +323,6 @@ impl<'a> Linter<'a> {
         self.findings.iter().filter(move |finding| finding.code == code)
     }
 
-    /// Returns true if there is a finding with this code.
     fn has(&self, code: &str) -> bool {
         self.of_code(code).next().is_some()
     }

@@ -264,7 +264,6 @@ impl Linter<'_> {
         }
     }
 
-    /// Checks the delay of a rule.
     fn delay(&mut self, rule: &Rule, pointer: &str) {
         let Some(delay) = &rule.delay else { return };
         let mut groups = delay.except_waits_of.iter();

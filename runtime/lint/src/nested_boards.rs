@@ -189,7 +189,6 @@ fn types(schema: &Value) -> Option<BTreeSet<&str>> {
     }
 }
 
-/// Returns the nesting depth of a blueprint's boards.
 fn nesting_depth(blueprint: &Blueprint) -> usize {
     blueprint.boards.values().map(|inner| 1 + nesting_depth(inner)).max().unwrap_or(0)
 }

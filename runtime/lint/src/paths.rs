@@ -479,7 +479,6 @@ const REST: [&str; 3] = ["additionalProperties", "unevaluatedProperties", "prope
 pub(super) struct Undeclared {
     /// The object that contains the name.
     pub(super) holder: Pattern,
-    /// The name.
     pub(super) name: String,
     /// Names that are declared there.
     pub(super) known: Vec<String>,

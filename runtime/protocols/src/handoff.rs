@@ -114,10 +114,8 @@ impl fmt::Display for HandoffError {
 
 impl std::error::Error for HandoffError {}
 
-/// Checks a transition.
-///
-/// # Errors
-/// Returns [`HandoffCode::Terminal`] if `from` is a final state, else [`HandoffCode::IllegalTransition`].
+/// Checks a transition. Fails with [`HandoffCode::Terminal`] if `from` is a final state, else
+/// [`HandoffCode::IllegalTransition`].
 pub fn check_transition(from: HandoffState, to: HandoffState) -> Result<(), HandoffCode> {
     if TRANSITIONS.contains(&(from, to)) {
         return Ok(());
@@ -183,10 +181,8 @@ impl Handoff {
         Self { to: Some(to.into()), ..self }
     }
 
-    /// Accepts it for an agent with these capabilities.
-    ///
-    /// # Errors
-    /// Returns `handoff_not_addressed`, `handoff_incapable`, or the error of [`check_transition`].
+    /// Accepts it for an agent with these capabilities. Fails with `handoff_not_addressed`, `handoff_incapable`, or as
+    /// [`check_transition`].
     pub fn accept(self, by: &str, capabilities: &BTreeSet<String>) -> Result<Self, HandoffError> {
         let handoff = self.answered(by, HandoffState::Accepted)?;
         match handoff.request.capabilities_required.iter().find(|wanted| !capabilities.contains(*wanted)) {
@@ -195,10 +191,8 @@ impl Handoff {
         }
     }
 
-    /// Rejects it for an agent.
-    ///
-    /// # Errors
-    /// Returns `handoff_reason_missing`, `handoff_not_addressed`, or the error of [`check_transition`].
+    /// Rejects it for an agent. Fails with `handoff_reason_missing`, `handoff_not_addressed`, or as
+    /// [`check_transition`].
     pub fn reject(self, by: &str, reason: &str) -> Result<Self, HandoffError> {
         if reason.trim().is_empty() {
             return Err(HandoffError::new(HandoffCode::ReasonMissing, format!("`{by}` does not say why")));
@@ -208,17 +202,11 @@ impl Handoff {
     }
 
     /// Marks the context as transferred.
-    ///
-    /// # Errors
-    /// Returns the error of [`check_transition`].
     pub fn complete(self) -> Result<Self, HandoffError> {
         self.moved(HandoffState::Completed)
     }
 
     /// Marks the offer as expired.
-    ///
-    /// # Errors
-    /// Returns the error of [`check_transition`].
     pub fn expire(self) -> Result<Self, HandoffError> {
         self.moved(HandoffState::Expired)
     }
@@ -261,11 +249,8 @@ impl Handoff {
     }
 }
 
-/// Checks a new request against the existing handoffs and tasks.
-///
-/// # Errors
-/// Returns the error of [`Request::check`] or `handoff_unknown_task`; for an existing id, the error of
-/// [`check_transition`] to `PENDING`.
+/// Checks a new request against the existing handoffs and tasks. Fails as [`Request::check`], with
+/// `handoff_unknown_task`, or for an existing id as [`check_transition`] to `PENDING`.
 pub fn check_request(request: &Request, handoffs: &[Handoff], tasks: &BTreeSet<String>) -> Result<(), HandoffError> {
     request.check()?;
     if !tasks.contains(&request.task) {
@@ -278,10 +263,7 @@ pub fn check_request(request: &Request, handoffs: &[Handoff], tasks: &BTreeSet<S
     }
 }
 
-/// Returns the handoff with this id.
-///
-/// # Errors
-/// Returns `handoff_unknown` if there is none.
+/// Returns the handoff with this id. Fails with `handoff_unknown` if there is none.
 pub fn find<'h>(handoffs: &'h [Handoff], request_id: &str) -> Result<&'h Handoff, HandoffError> {
     let found = handoffs.iter().find(|handoff| handoff.request.request_id == request_id);
     found.ok_or_else(|| HandoffError::new(HandoffCode::Unknown, format!("there is no handoff `{request_id}`")))

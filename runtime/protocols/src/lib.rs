@@ -44,9 +44,6 @@ pub fn codes() -> impl Iterator<Item = &'static FindingCode> {
 }
 
 /// Resolves the references of a blueprint, with all protocols.
-///
-/// # Errors
-/// As [`source::resolve`].
 pub fn resolve(source: Source, files: &mut dyn FileLoader) -> Result<Source, Vec<Diagnostic>> {
     source::resolve(source, files, EXTENSIONS)
 }

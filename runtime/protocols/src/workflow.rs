@@ -57,10 +57,8 @@ pub const ID_CHARS_MAX: usize = 48;
 /// Maximum problems reported.
 pub const PROBLEMS_MAX: usize = 20;
 
-/// Returns the order of a workflow, with warnings.
-///
-/// # Errors
-/// Returns the first twenty problems: all problems of single nodes, or else one cycle.
+/// Returns the order of a workflow, with warnings. Fails with the first twenty problems: all problems of single nodes,
+/// or else one cycle.
 pub fn check(definition: &Definition) -> Result<ExecutionOrder<'_>, Vec<WorkflowError>> {
     let mut order = dag::check(definition)?;
     order.warnings.extend(warning::taken_signals(definition));
@@ -85,10 +83,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Parses a definition.
-    ///
-    /// # Errors
-    /// Returns the reason why the value is no definition.
+    /// Parses a definition. Fails with the reason why the value is no definition.
     pub fn parse(value: Value) -> Result<Self, String> {
         // serde would accept an array of members for an object as well.
         if !value.is_object() {

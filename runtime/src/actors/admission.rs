@@ -14,7 +14,6 @@ use patchboard_kernel::limits::CallLimits;
 use super::messages::CallKey;
 use crate::agent::{AdmissionDecision, Agent, Permit};
 
-/// Calls that wait for admission.
 #[derive(Default)]
 pub(super) struct WaitingCalls(BTreeMap<CallKey, WaitReason>);
 
@@ -86,7 +85,6 @@ impl WaitingCalls {
         (!board.with_money(&call).affords(&permit.admission)).then_some(call)
     }
 
-    /// Removes a call.
     pub(super) fn remove(&mut self, call: CallKey) {
         self.0.remove(&call);
     }
@@ -109,7 +107,6 @@ impl WaitingCalls {
     }
 }
 
-/// Returns the key of a waiting call's attempt.
 pub(super) const fn key(call: &WaitingCall) -> CallKey {
     (call.invocation, call.attempt)
 }

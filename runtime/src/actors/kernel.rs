@@ -164,7 +164,6 @@ impl State {
         Ok(())
     }
 
-    /// Asks the gate for a call.
     async fn ask_for(&mut self, call: &WaitingCall) -> Result<(), RuntimeError> {
         let Some(running) = self.running.as_mut().filter(|_| self.channel.hold().is_none()) else { return Ok(()) };
         let key = admission::key(call);

@@ -18,16 +18,13 @@ use crate::error::RuntimeError;
 use crate::snapshotter::StoredSnapshot;
 use patchboard_storage::journal::{GarbageCollection, JournalError};
 
-/// Key of an attempt of an invocation.
 pub(crate) type CallKey = (InvocationId, u32);
 
-/// Message to the journal writer.
 pub(crate) enum WriterMessage {
     /// From the group commit, and from the root to a new writer: records are queued.
     Flush,
 }
 
-/// Message to a board's supervisor.
 pub(crate) enum BoardMessage {
     /// From the supervisor itself, after a pause if actors have failed: creates the next generation of children.
     Restart(StartMode),
@@ -48,13 +45,11 @@ impl BoardMessage {
 pub(crate) enum StartMode {
     /// Just created and durable, with its first effects.
     Created(Box<Board>, Effects),
-    /// Recovered from the journal.
     Recover,
     /// Recovered from the journal, only to end it.
     MeltDown,
 }
 
-/// Message to the kernel actor.
 pub(crate) enum KernelMessage {
     /// From the supervisor: all actors of the generation are running.
     Begin { beginning: StartMode, scheduler: ActorRef<SchedulerMessage>, breaker: ActorRef<BreakerMessage> },
@@ -99,11 +94,9 @@ pub(crate) struct WaitingCaller {
 /// Result of an input, now durable.
 pub(crate) struct InputResult {
     pub(crate) outcome: Option<Outcome>,
-    /// The step has records.
     pub(crate) recorded: bool,
 }
 
-/// Message to the scheduler.
 pub(crate) enum SchedulerMessage {
     /// From the kernel: calls that the gate does not admit at once. Each admission is passed to the kernel.
     Wait(Vec<(CallKey, PermitFuture)>),
@@ -119,13 +112,11 @@ pub(crate) enum SchedulerMessage {
     Cancel(Vec<Cancellation>),
 }
 
-/// Message to the circuit breaker.
 pub(crate) enum BreakerMessage {
     /// From the kernel: a durable step cancels calls.
     Durable(Vec<Cancellation>),
 }
 
-/// Message to a worker.
 pub(crate) enum WorkerMessage {
     /// From the scheduler: call the agent. The answer is passed to the kernel as an input.
     Call(Arc<Call>),

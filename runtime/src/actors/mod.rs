@@ -81,7 +81,6 @@ impl Context {
     }
 }
 
-/// Returns the text of a panic.
 fn panic_text(panicked: &(dyn Any + Send)) -> String {
     let text = panicked.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panicked.downcast_ref::<&str>().copied());

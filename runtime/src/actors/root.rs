@@ -21,7 +21,6 @@ use crate::board_channel::{BoardChannel, Boards};
 use crate::error::RuntimeError;
 use crate::observer::RestartScope;
 
-/// Message to the root.
 pub(crate) enum RootMessage {
     /// From the runtime: starts the actors of a board. Its later state is published.
     Open(Box<board::Arguments>),
@@ -40,7 +39,6 @@ impl RootMessage {
         }
     }
 
-    /// Returns the board of the message, if it has one.
     fn channel(&self) -> Option<Arc<BoardChannel>> {
         match self {
             Self::Open(arguments) => Some(Arc::clone(&arguments.channel)),

@@ -25,7 +25,6 @@ pub(crate) struct Arguments {
 pub(crate) struct State {
     of_board: Arguments,
     alarm: Option<Task>,
-    /// Calls that wait for admission.
     waiting: BTreeMap<CallKey, Task>,
 }
 

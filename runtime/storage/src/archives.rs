@@ -12,7 +12,6 @@ use patchboard_kernel::id::BoardId;
 use crate::journal::BoxFuture;
 use crate::{blocking, private_files};
 
-/// Directory of archives in a data directory.
 const DIRECTORY: &str = "archive";
 
 /// Extension of an archive that is being written.
@@ -30,21 +29,12 @@ pub trait Archives: Send + Sync + 'static {
     fn place(&self, board: &BoardId) -> String;
 
     /// Writes a board's archive durably, wholly or not at all. Replaces an earlier one.
-    ///
-    /// # Errors
-    /// Storage.
     fn write<'a>(&'a self, board: &'a BoardId, text: String) -> Answer<'a, ()>;
 
-    /// Opens a board's archive.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::NotFound`] if it has none; storage.
+    /// Opens a board's archive. Fails with [`io::ErrorKind::NotFound`] if it has none.
     fn open<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Source>;
 
     /// Removes a board's archive, and what an interrupted write left of one.
-    ///
-    /// # Errors
-    /// Storage.
     fn remove<'a>(&'a self, board: &'a BoardId) -> Answer<'a, ()>;
 }
 

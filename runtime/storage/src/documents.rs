@@ -95,16 +95,10 @@ impl Change {
 /// Store of documents. Each batch of changes raises the revision of the store, which is never reused.
 pub trait Documents: Send + Sync + 'static {
     /// Returns a document.
-    ///
-    /// # Errors
-    /// Storage; [`DocumentError::Corrupt`].
     fn get<'a>(&'a self, collection: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Document>, DocumentError>>;
 
     /// Returns at most `limit` documents of a collection with keys after `after`, in byte order of the keys; empty at
     /// the end. One page shows one revision of the store; two pages may show two.
-    ///
-    /// # Errors
-    /// As [`Documents::get`].
     fn page<'a>(
         &'a self,
         collection: &'a str,
@@ -114,29 +108,19 @@ pub trait Documents: Send + Sync + 'static {
 
     /// Applies changes of different documents, all or none; `Ok` means durable. Each written document is read back
     /// before the batch counts. Returns the revision of the written documents. A batch with a removal outlives the loss
-    /// of a log of the driver, unless another process keeps that log in use.
-    ///
-    /// # Errors
-    /// [`DocumentError::Conflict`] if a document is not as expected, [`DocumentError::Invalid`] beyond a limit,
-    /// [`DocumentError::Unverified`]; storage. After a storage error the batch may have been applied.
+    /// of a log of the driver, unless another process keeps that log in use. Fails with [`DocumentError::Conflict`] if
+    /// a document is not as expected, and with [`DocumentError::Invalid`] beyond a limit. After a storage error the
+    /// batch may have been applied.
     fn change(&self, changes: Vec<Change>) -> BoxFuture<'_, Result<u64, DocumentError>>;
 
     /// Returns the revision of the store.
-    ///
-    /// # Errors
-    /// Storage.
     fn revision(&self) -> BoxFuture<'_, Result<u64, DocumentError>>;
 
     /// Waits until this or another process has changed the store since a revision. Returns the new one.
-    ///
-    /// # Errors
-    /// Storage.
     fn changed(&self, since: u64) -> BoxFuture<'_, Result<u64, DocumentError>>;
 
-    /// Removes the bytes of removed and replaced documents from every file.
-    ///
-    /// # Errors
-    /// Storage; [`DocumentError::Locked`] if another process keeps the files in use.
+    /// Removes the bytes of removed and replaced documents from every file. Fails with [`DocumentError::Locked`] if
+    /// another process keeps the files in use.
     fn purge_erased_bytes(&self) -> BoxFuture<'_, Result<(), DocumentError>>;
 }
 
@@ -146,9 +130,6 @@ pub fn number_key(number: i64) -> String {
 }
 
 /// Returns all documents of a collection, in order.
-///
-/// # Errors
-/// As [`Documents::page`].
 pub async fn all(documents: &dyn Documents, collection: &str) -> Result<Vec<Document>, DocumentError> {
     let mut all: Vec<Document> = Vec::new();
     loop {
@@ -161,9 +142,6 @@ pub async fn all(documents: &dyn Documents, collection: &str) -> Result<Vec<Docu
 }
 
 /// Applies what `decide` returns beside its result; decides again if another writer was first.
-///
-/// # Errors
-/// Those of `decide` and of [`Documents::change`].
 pub async fn transact<T, E, F>(documents: &dyn Documents, decide: impl Fn() -> F) -> Result<T, E>
 where
     E: From<DocumentError>,

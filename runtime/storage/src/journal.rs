@@ -141,22 +141,14 @@ pub trait Journal: Send + Sync + 'static {
     fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>>;
 
     /// Returns at most `limit` records after `after` (`None`: from the first), in order. Empty at the end, and for a
-    /// board that does not exist.
-    ///
-    /// # Errors
-    /// Storage; [`JournalError::Corrupt`] with the record's number if a row is no record.
+    /// board that does not exist. Fails with [`JournalError::Corrupt`] with the record's number if a row is no record.
     fn records<'a>(&'a self, board: &'a BoardId, after: Option<Seq>, limit: usize) -> Answer<'a, Vec<Record>>;
 
     /// Waits until the board has a record after `after` (`None`: any record), appended by any process.
-    ///
-    /// # Errors
-    /// Storage.
     fn appended<'a>(&'a self, board: &'a BoardId, after: Option<Seq>) -> Answer<'a, ()>;
 
-    /// Returns a stored text by its hash, without checking the hash.
-    ///
-    /// # Errors
-    /// Storage; [`JournalError::Corrupt`] if it is not text.
+    /// Returns a stored text by its hash, without checking the hash. Fails with [`JournalError::Corrupt`] if it is not
+    /// text.
     fn blob(&self, hash: Digest) -> Answer<'_, Option<String>>;
 
     /// Returns true if the store has texts: an export has none.
@@ -165,40 +157,29 @@ pub trait Journal: Send + Sync + 'static {
     }
 
     /// Returns the kept snapshots of a board, the newest first. An append of a `snapshot` record adds one, if its
-    /// manifest is stored.
-    ///
-    /// # Errors
-    /// Storage; [`JournalError::Corrupt`] if the list cannot be read. The next sweep removes unreadable entries.
+    /// manifest is stored. Fails with [`JournalError::Corrupt`] if the list cannot be read. The next sweep removes
+    /// unreadable entries.
     fn snapshots<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Vec<KeptSnapshot>>;
 
-    /// Returns a part of a board's snapshots by its hash, without checking the hash.
-    ///
-    /// # Errors
-    /// Storage; [`JournalError::Corrupt`] if it is not text.
+    /// Returns a part of a board's snapshots by its hash, without checking the hash. Fails with
+    /// [`JournalError::Corrupt`] if it is not text.
     fn part<'a>(&'a self, board: &'a BoardId, hash: Digest) -> Answer<'a, Option<String>>;
 
-    /// Returns the cached references of a part of a board's snapshots, in order; `None` if none are cached.
-    ///
-    /// # Errors
-    /// Storage; [`JournalError::Corrupt`] if the cache cannot be read.
+    /// Returns the cached references of a part of a board's snapshots, in order; `None` if none are cached. Fails with
+    /// [`JournalError::Corrupt`] if the cache cannot be read.
     fn cached_refs<'a>(&'a self, _board: &'a BoardId, _hash: Digest) -> Answer<'a, Option<Vec<Digest>>> {
         Box::pin(ready(Ok(None)))
     }
 
     /// Stores parts, all or none; they are durable with the next append. Stored ones are left unchanged. Returns count
-    /// and bytes of the new ones. Delays appends during the write: pass few at a time.
-    ///
-    /// # Errors
-    /// [`JournalError::Fenced`] if the board is in another epoch; [`JournalError::MissingPart`] if a part references
-    /// one that is not stored; storage.
+    /// and bytes of the new ones. Delays appends during the write: pass few at a time. Fails with
+    /// [`JournalError::Fenced`] if the board is in another epoch, and with [`JournalError::MissingPart`] if a part
+    /// references one that is not stored.
     fn store_parts<'a>(&'a self, board: &'a BoardId, epoch: u64, parts: Vec<SnapshotPart>) -> Answer<'a, NewParts>;
 
     /// Drops all snapshots of a board but the newest `keep`, dropping those in `unusable` first, and removes parts
     /// without references. References are read from the parts; wrong cached ones are repaired. Must not run while
     /// parts of a snapshot are being stored.
-    ///
-    /// # Errors
-    /// [`JournalError::Fenced`]; storage.
     fn collect_garbage<'a>(
         &'a self,
         board: &'a BoardId,
@@ -209,93 +190,53 @@ pub trait Journal: Send + Sync + 'static {
 
     /// Redacts values of a board: its `redacted` record, the payloads, the texts and the board's snapshots in one
     /// transaction. The old bytes may remain in the files until [`Journal::purge_erased_bytes`] is done; that it is
-    /// pending is stored.
-    ///
-    /// # Errors
-    /// As an append; [`JournalError::BadBatch`] if a record does not exist.
+    /// pending is stored. Fails with [`JournalError::BadBatch`] if a record does not exist.
     fn erase(&self, erasure: Erasure) -> Answer<'_, Head>;
 
     /// Returns the `redacted` record that erased a text, with its board; none if the text was not erased.
-    ///
-    /// # Errors
-    /// Storage.
     fn erased_text(&self, hash: Digest) -> Answer<'_, Option<(BoardId, Seq)>>;
 
-    /// Rewrites the file if it may still contain erased bytes. Appends wait meanwhile.
-    ///
-    /// # Errors
-    /// Storage; [`JournalError::Locked`] if a reader keeps the log in use. The rewrite is still pending then.
+    /// Rewrites the file if it may still contain erased bytes. Appends wait meanwhile. Fails with
+    /// [`JournalError::Locked`] if a reader keeps the log in use. The rewrite is still pending then.
     fn purge_erased_bytes(&self) -> Answer<'_, ()>;
 
     /// Removes views and prompts that no record names, rewrites the file and frees its unused space. Appends wait
     /// meanwhile.
-    ///
-    /// # Errors
-    /// As [`Journal::purge_erased_bytes`].
     fn vacuum(&self) -> Answer<'_, VacuumStats>;
 
     /// Removes a board from the journal, and leaves a tombstone. The next [`Journal::vacuum`] removes its texts, if no
-    /// other board names them, and its bytes.
-    ///
-    /// # Errors
-    /// [`JournalError::Fenced`] if `head` is not its last record; storage.
+    /// other board names them, and its bytes. Fails with [`JournalError::Fenced`] if `head` is not its last record.
     fn remove<'a>(&'a self, board: &'a BoardId, head: Head, archive: Option<&'a str>, at: Timestamp) -> Answer<'a, ()>;
 
     /// Returns at most `limit` boards that were removed and not restored, in order of removal, after `after`.
-    ///
-    /// # Errors
-    /// Storage.
     fn tombstone_page(&self, after: Option<ListCursor>, limit: usize) -> Answer<'_, Vec<Tombstone>>;
 
     /// Returns the boards with lost acknowledged records. They cannot be read.
-    ///
-    /// # Errors
-    /// Storage.
     fn record_losses(&self) -> Answer<'_, Vec<RecordLoss>>;
 
     /// Accepts the loss of a board's records, so that it can be read and resumed from the remaining ones.
-    ///
-    /// # Errors
-    /// Storage.
     fn accept_loss<'a>(&'a self, board: &'a BoardId) -> Answer<'a, ()>;
 
     /// Returns a board's summary without reading its journal; `None` if there is no such board.
-    ///
-    /// # Errors
-    /// Storage.
     fn summary<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Option<BoardSummary>>;
 
     /// Returns at most `limit` boards in order of creation, after `after`.
-    ///
-    /// # Errors
-    /// Storage.
     fn board_page(&self, after: Option<ListCursor>, limit: usize) -> Answer<'_, Vec<BoardSummary>>;
 
-    /// Claims the right to run a board. `force` overrides another holder.
-    ///
-    /// # Errors
-    /// [`JournalError::Owned`] if another process holds it; storage.
+    /// Claims the right to run a board. `force` overrides another holder. Fails with [`JournalError::Owned`] if another
+    /// process holds it.
     fn claim<'a>(&'a self, board: &'a BoardId, force: bool) -> Answer<'a, Claim>;
 
     /// Returns true if a living process has claimed the board.
     fn is_claimed<'a>(&'a self, board: &'a BoardId) -> BoxFuture<'a, bool>;
 
     /// Tests if the journal accepts writes, by writing a value it already holds.
-    ///
-    /// # Errors
-    /// Those of an append.
     fn check_writable(&self) -> Answer<'_, ()>;
 
     /// Runs the storage's own integrity check.
-    ///
-    /// # Errors
-    /// [`JournalError::Corrupt`]; storage.
     fn check_storage(&self) -> Answer<'_, ()>;
 
     /// Appends one batch.
-    ///
-    /// # Errors
-    /// As [`Journal::append_all`].
     fn append(&self, batch: Batch) -> Answer<'_, Head> {
         let appended = self.append_all(vec![batch]);
         let missing = || JournalError::Io("the journal gave no answer".to_owned());
@@ -303,36 +244,24 @@ pub trait Journal: Send + Sync + 'static {
     }
 
     /// Returns the record with this number; `None` if the board has none.
-    ///
-    /// # Errors
-    /// As [`Journal::records`].
     fn record<'a>(&'a self, board: &'a BoardId, seq: Seq) -> Answer<'a, Option<Record>> {
         let found = self.records(board, seq.0.checked_sub(1).map(Seq), 1);
         Box::pin(async move { Ok(found.await?.pop().filter(|record| record.seq == seq)) })
     }
 
     /// Returns the board's last record; `None` if there is no such board.
-    ///
-    /// # Errors
-    /// Storage.
     fn head<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Option<Head>> {
         let summary = self.summary(board);
         Box::pin(async move { Ok(summary.await?.map(|summary| summary.head)) })
     }
 
     /// Returns all boards, the oldest first.
-    ///
-    /// # Errors
-    /// Storage.
     fn boards(&self) -> Answer<'_, Vec<BoardSummary>> {
         let place = |board: &BoardSummary| (board.created_at, board.id.clone());
         Box::pin(all(place, |after| self.board_page(after, LIST_PAGE)))
     }
 
     /// Returns all boards that were removed and not restored, in order of removal.
-    ///
-    /// # Errors
-    /// Storage.
     fn tombstones(&self) -> Answer<'_, Vec<Tombstone>> {
         let place = |tombstone: &Tombstone| (tombstone.at, tombstone.board.clone());
         Box::pin(all(place, |after| self.tombstone_page(after, LIST_PAGE)))
@@ -369,10 +298,7 @@ impl Follower {
     }
 
     /// Returns the next records, at least one and at most `limit`; waits for the first. Cancelling the wait loses
-    /// nothing.
-    ///
-    /// # Errors
-    /// As [`Journal::records`]; the next call retries.
+    /// nothing. After an error, the next call retries.
     pub async fn next(&mut self, limit: usize) -> Result<Vec<Record>, JournalError> {
         loop {
             let page = self.journal.records(&self.board, self.after, limit).await?;

@@ -32,33 +32,21 @@ use journal::{Journal, JournalError, RecordLoss};
 use sqlite::{SqliteDocuments, SqliteJournal};
 
 /// Opens the journal of a data directory, creating both if they are missing.
-///
-/// # Errors
-/// As [`SqliteJournal::open`].
 pub fn open(data_dir: &Path) -> Result<Arc<dyn Journal>, JournalError> {
     Ok(Arc::new(SqliteJournal::open(data_dir)?))
 }
 
 /// Opens an existing journal for reading, even while another process writes to it.
-///
-/// # Errors
-/// As [`SqliteJournal::open_read_only`].
 pub fn open_read_only(data_dir: &Path) -> Result<Arc<dyn Journal>, JournalError> {
     Ok(Arc::new(SqliteJournal::open_read_only(data_dir)?))
 }
 
 /// Opens a store of documents of a data directory, creating it if it is missing.
-///
-/// # Errors
-/// As [`SqliteDocuments::open`].
 pub fn open_documents(data_dir: &Path, name: &str) -> Result<Arc<dyn Documents>, DocumentError> {
     Ok(Arc::new(SqliteDocuments::open(&data_dir.join(name))?))
 }
 
 /// Opens a store of documents for reading; `None` if there is none.
-///
-/// # Errors
-/// As [`SqliteDocuments::open_read_only`].
 pub fn open_documents_read_only(data_dir: &Path, name: &str) -> Result<Option<Arc<dyn Documents>>, DocumentError> {
     has_documents(data_dir, name).then(|| SqliteDocuments::open_read_only(&data_dir.join(name))).transpose()
 }
@@ -79,9 +67,6 @@ pub fn has_journal(data_dir: &Path) -> bool {
 }
 
 /// Returns the boards of a journal that is gone from a data directory; none if it is there, or never was.
-///
-/// # Errors
-/// Storage.
 pub fn losses_without_journal(data_dir: &Path) -> Result<Vec<RecordLoss>, JournalError> {
     SqliteJournal::losses_without_database(data_dir)
 }

@@ -20,9 +20,6 @@ pub fn options() -> OpenOptions {
 }
 
 /// Creates an empty file or empties an existing one, and makes it private.
-///
-/// # Errors
-/// Storage.
 pub fn create(path: &Path) -> io::Result<File> {
     let file = options().write(true).create(true).truncate(true).open(path)?;
     restrict(path)?;
@@ -30,9 +27,6 @@ pub fn create(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file, creating it if it is missing, and makes it private.
-///
-/// # Errors
-/// Storage.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = options().read(true).write(true).create(true).truncate(false).open(path)?;
     restrict(path)?;
@@ -41,9 +35,6 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// Creates a file if it is missing, and makes it private. Does not open an existing file: closing it would release the
 /// locks of other descriptors of this process.
-///
-/// # Errors
-/// Storage.
 pub fn ensure(path: &Path) -> io::Result<()> {
     match options().write(true).create_new(true).open(path) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => restrict(path),
@@ -52,9 +43,6 @@ pub fn ensure(path: &Path) -> io::Result<()> {
 }
 
 /// Creates a directory that only its owner may access, with its parents.
-///
-/// # Errors
-/// Storage.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -64,9 +52,6 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Opens a private SQLite file. Waits up to `patience` for other writers.
-///
-/// # Errors
-/// Storage.
 pub(crate) fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     // SQLite gives the log and its index the permissions of the file.
     ensure(path).map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
@@ -76,9 +61,6 @@ pub(crate) fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Conne
 }
 
 /// Enables a write-ahead log with durable commits. Waits up to `patience` for other connections.
-///
-/// # Errors
-/// Storage, or a timeout.
 pub(crate) fn enable_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
     let since = Instant::now();
     loop {
@@ -95,9 +77,6 @@ pub(crate) fn enable_wal(connection: &Connection, patience: Duration) -> rusqlit
 
 /// Moves all commits from the log of a SQLite file into the file and empties the log. Returns false if a reader keeps
 /// the log.
-///
-/// # Errors
-/// Storage.
 pub(crate) fn truncate_wal(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get::<_, i64>(0)).map(|busy| busy == 0)
 }

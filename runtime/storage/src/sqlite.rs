@@ -85,10 +85,8 @@ struct Files {
 }
 
 impl SqliteJournal {
-    /// Opens the journal of a data directory, creating both if they are missing.
-    ///
-    /// # Errors
-    /// [`JournalError::NotAJournal`], [`JournalError::NewerFormat`]; storage.
+    /// Opens the journal of a data directory, creating both if they are missing. Fails with
+    /// [`JournalError::NotAJournal`] or [`JournalError::NewerFormat`] for a file of another kind or version.
     pub fn open(data_dir: &Path) -> Result<Self, JournalError> {
         private_files::make_directory(data_dir).map_err(|error| io_error(data_dir, &error))?;
         let path = data_dir.join(FILE);
@@ -133,10 +131,7 @@ impl SqliteJournal {
     }
 
     /// Opens an existing journal for reading, even while another process writes to it. Completes a journal if its
-    /// creator died.
-    ///
-    /// # Errors
-    /// [`JournalError::NotFound`], and those of [`SqliteJournal::open`].
+    /// creator died. Fails with [`JournalError::NotFound`] if there is none.
     pub fn open_read_only(data_dir: &Path) -> Result<Self, JournalError> {
         let path = data_dir.join(FILE);
         let marks = Marks::new(data_dir);
@@ -175,9 +170,6 @@ impl SqliteJournal {
 
 impl SqliteJournal {
     /// Returns the boards that marks name in a data directory without a database.
-    ///
-    /// # Errors
-    /// Storage.
     pub fn losses_without_database(data_dir: &Path) -> Result<Vec<RecordLoss>, JournalError> {
         if data_dir.join(FILE).is_file() {
             return Ok(Vec::new());
@@ -253,7 +245,6 @@ impl Files {
         found.filter_map(Result::transpose).collect()
     }
 
-    /// Returns the path of a board's lock.
     fn lock_path(&self, board: &BoardId) -> PathBuf {
         self.data_dir.join("locks").join(board.as_str())
     }

@@ -40,7 +40,6 @@ impl<'a> GivenDocuments<'a> {
     }
 }
 
-/// Returns the sentence of a document that is claimed.
 fn claim(document: &Value) -> Option<&str> {
     sentences(document).find(|text| text.starts_with(NEEDED) || text.starts_with(NEAR))
 }
@@ -50,7 +49,6 @@ fn answer(verified: &[Value]) -> Value {
     saying(years(verified).min(), verified)
 }
 
-/// Returns an answer with this year.
 fn saying(year: Option<u64>, verified: &[Value]) -> Value {
     let mills: Vec<&Value> = verified.iter().filter(|text| year_of(text).is_some()).collect();
     year.map_or_else(

@@ -29,16 +29,10 @@ pub(crate) fn too_many_boards(source: &Source, at: &str) -> Diagnostic {
 
 /// Loader for the files that a blueprint names. Must reject files outside the blueprint's own directory.
 pub trait FileLoader {
-    /// Returns the text of a file.
-    ///
-    /// # Errors
-    /// Returns a message if the file cannot be read.
+    /// Returns the text of a file. An error is a message.
     fn text(&mut self, name: &str) -> Result<String, String>;
 
-    /// Returns the names of the folders in a directory, in any order.
-    ///
-    /// # Errors
-    /// Returns a message if they cannot be read.
+    /// Returns the names of the folders in a directory, in any order. An error is a message.
     fn folders(&mut self, name: &str) -> Result<Vec<String>, String>;
 }
 
@@ -65,12 +59,9 @@ pub const FRAGMENTS_MAX: usize = 32;
 /// contents that they name.
 ///
 /// Rules and invariants of fragments are placed after those of the including file, in the order of `use`. The result's
-/// `use` is empty. A malformed `use` is left for the lint.
-///
-/// # Errors
-/// Returns the first of `fragment_unreadable`, a rejection by [`Source::read`], `bad_fragment`, `fragment_clash`,
-/// `fragment_cycle` and `fragment_limit`, or all findings of an extension in one blueprint. Findings inside a fragment
-/// name its file.
+/// `use` is empty. A malformed `use` is left for the lint. Fails with the first of `fragment_unreadable`, a rejection
+/// by [`Source::read`], `bad_fragment`, `fragment_clash`, `fragment_cycle` and `fragment_limit`, or all findings of an
+/// extension in one blueprint. Findings inside a fragment name its file.
 pub fn resolve(
     mut source: Source,
     files: &mut dyn FileLoader,
@@ -229,7 +220,6 @@ impl Inclusion<'_> {
     }
 }
 
-/// Merges a fragment into the blueprint.
 fn merge(into: &mut Source, mut fragment: Source) -> Result<(), Diagnostic> {
     let value = std::mem::take(&mut fragment.value);
     let moves = Moves { file: into.files.len(), fragment: &fragment };

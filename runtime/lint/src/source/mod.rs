@@ -76,7 +76,6 @@ struct File {
 struct Place {
     /// Index into [`Source::files`].
     file: usize,
-    /// Beginning of the value.
     value: Position,
     /// Beginning of its key, if it is the member of an object.
     key: Option<Position>,
@@ -94,11 +93,9 @@ pub struct SourceLocation {
 }
 
 impl Source {
-    /// Parses YAML, which includes JSON; `name` identifies the file in findings.
-    ///
-    /// # Errors
-    /// Returns one finding with a position: `yaml_syntax`, `duplicate_key`, or `too_large` for more than [`BYTES_MAX`],
-    /// [`DEPTH_MAX`], [`VALUES_MAX`] or [`COPIED_BYTES_MAX`].
+    /// Parses YAML, which includes JSON; `name` identifies the file in findings. Fails with one finding with a
+    /// position: `yaml_syntax`, `duplicate_key`, or `too_large` for more than [`BYTES_MAX`], [`DEPTH_MAX`],
+    /// [`VALUES_MAX`] or [`COPIED_BYTES_MAX`].
     pub fn read(name: &str, text: &str) -> Result<Self, Diagnostic> {
         let (value, places) = yaml::compose(text).map_err(|refusal| {
             let mut finding = Diagnostic::new(refusal.code, "", refusal.message, refusal.help);

@@ -77,7 +77,6 @@ struct Composer {
 struct Frame {
     content: Content,
     anchor: usize,
-    /// Length of this value's pointer.
     pointer_len: usize,
 }
 

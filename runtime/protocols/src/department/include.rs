@@ -26,10 +26,7 @@ static SCHEMA: LazyLock<MetaSchema> = LazyLock::new(|| {
 const MANIFEST: &str = "department.yaml";
 
 /// Replaces `departments` by the contents of its folders. A malformed one is left for the lint. `file` is the file of
-/// the source itself.
-///
-/// # Errors
-/// Returns all findings about the directory and the manifests, in folder order.
+/// the source itself. Fails with all findings about the directory and the manifests, in folder order.
 pub(crate) fn resolve(
     source: &mut Source,
     files: &mut dyn FileLoader,
@@ -125,7 +122,6 @@ fn include(
     Ok(())
 }
 
-/// Reads the manifest of a folder.
 fn manifest(read: &Source, folder: &str) -> Result<Manifest, Vec<Diagnostic>> {
     let mut findings = Vec::new();
     SCHEMA.check(read, &mut findings);

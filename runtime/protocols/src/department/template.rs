@@ -17,10 +17,7 @@ pub enum Part<'a> {
     Count,
 }
 
-/// Parses a template.
-///
-/// # Errors
-/// Returns an error for an unbalanced brace or a placeholder without a name.
+/// Parses a template. Fails at an unbalanced brace or a placeholder without a name.
 pub fn parse(sentence: &str) -> Result<Vec<Part<'_>>, String> {
     let mut parts = Vec::new();
     let mut rest = sentence;

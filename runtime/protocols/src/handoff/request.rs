@@ -61,7 +61,6 @@ pub struct Context {
     pub content: Value,
 }
 
-/// Encoding of content in JSON.
 enum ContentEncoding {
     Json,
     Text,
@@ -82,10 +81,7 @@ impl ContentEncoding {
 }
 
 impl Context {
-    /// Creates a snapshot from its bytes.
-    ///
-    /// # Errors
-    /// `handoff_bad_context` if the bytes do not match the content type.
+    /// Creates a snapshot from its bytes. Fails with `handoff_bad_context` if the bytes do not match the content type.
     pub fn from_bytes(content_type: &str, bytes: &[u8]) -> Result<Self, HandoffError> {
         let content = match ContentEncoding::for_content_type(content_type) {
             ContentEncoding::Json => {
@@ -100,10 +96,8 @@ impl Context {
         Ok(Self { content_type: content_type.to_owned(), content })
     }
 
-    /// Returns the bytes; for JSON, the compact text of the value.
-    ///
-    /// # Errors
-    /// `handoff_bad_context` if the content does not match its type.
+    /// Returns the bytes; for JSON, the compact text of the value. Fails with `handoff_bad_context` if the content does
+    /// not match its type.
     pub fn bytes(&self) -> Result<Vec<u8>, HandoffError> {
         let text = || self.content.as_str().ok_or_else(|| bad(&self.content_type, "a text"));
         Ok(match ContentEncoding::for_content_type(&self.content_type) {
@@ -119,10 +113,8 @@ fn bad(content_type: &str, what: &str) -> HandoffError {
 }
 
 impl Request {
-    /// Validates the request.
-    ///
-    /// # Errors
-    /// `handoff_bad_request` and `handoff_bad_context` for the first missing, oversized or invalid member.
+    /// Validates the request. Fails with `handoff_bad_request` or `handoff_bad_context` for the first missing,
+    /// oversized or invalid member.
     pub fn check(&self) -> Result<(), HandoffError> {
         let wrong = |message: String| Err(HandoffError::new(HandoffCode::BadRequest, message));
         let names = [

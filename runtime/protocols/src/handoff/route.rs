@@ -10,10 +10,8 @@ pub type Agents = BTreeMap<String, BTreeSet<String>>;
 
 /// Selects the agent to ask: the named agent, unless it has rejected. Otherwise selects, of the agents with all
 /// required capabilities, the one with the fewest, so that more capable agents stay free. Ties go by name. The
-/// requesting agent and the agents in `refused` are never selected.
-///
-/// # Errors
-/// `handoff_no_route` if no such agent is available.
+/// requesting agent and the agents in `refused` are never selected. Fails with `handoff_no_route` if no such agent is
+/// available.
 pub fn route<'a>(request: &Request, refused: &[String], agents: &'a Agents) -> Result<&'a str, HandoffError> {
     let required: BTreeSet<&String> = request.capabilities_required.iter().collect();
     let may_be_asked = |name: &String, capabilities: &BTreeSet<String>| {

@@ -30,10 +30,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Decodes a base64 payload.
-///
-/// # Errors
-/// [`NegotiationCode::BadPayload`], [`NegotiationCode::TooLarge`].
+/// Decodes a base64 payload. Fails with [`NegotiationCode::BadPayload`] or [`NegotiationCode::TooLarge`].
 pub fn decode(text: &str) -> Result<Vec<u8>, NegotiationError> {
     // Four characters encode three bytes.
     if text.len() > PAYLOAD_BYTES_MAX.div_ceil(3) * 4 {
@@ -62,10 +59,7 @@ pub enum Content {
 
 impl Content {
     /// Decodes bytes by their content type. `application/json` and types ending in `+json` are JSON, with any
-    /// parameters.
-    ///
-    /// # Errors
-    /// [`NegotiationCode::BadJson`].
+    /// parameters. Fails with [`NegotiationCode::BadJson`].
     pub fn from_bytes(ct: &str, bytes: Vec<u8>) -> Result<Self, NegotiationError> {
         if is_json(ct) {
             let limits = Limits { bytes: PAYLOAD_BYTES_MAX, depth: DEPTH_MAX };
@@ -105,10 +99,7 @@ fn is_json(ct: &str) -> bool {
 }
 
 impl Draft {
-    /// Returns the draft's bytes.
-    ///
-    /// # Errors
-    /// [`NegotiationCode::BadPayload`], [`NegotiationCode::TooLarge`].
+    /// Returns the draft's bytes. Fails as [`decode`].
     pub fn bytes(&self) -> Result<Vec<u8>, NegotiationError> {
         let bytes = match (&self.payload_b64, &self.payload) {
             (Some(text), None) => return decode(text),
@@ -122,18 +113,12 @@ impl Draft {
         if bytes.len() > PAYLOAD_BYTES_MAX { Err(too_large()) } else { Ok(bytes) }
     }
 
-    /// Returns the decoded content.
-    ///
-    /// # Errors
-    /// As for [`Draft::bytes`]; [`NegotiationCode::BadJson`].
+    /// Returns the decoded content. Fails as [`Draft::bytes`], or with [`NegotiationCode::BadJson`].
     pub fn content(&self) -> Result<Content, NegotiationError> {
         Content::from_bytes(&self.ct, self.bytes()?)
     }
 
     /// Returns the draft's bytes in base64, unchanged if it was sent that way.
-    ///
-    /// # Errors
-    /// As for [`Draft::bytes`].
     pub fn to_base64(&self) -> Result<String, NegotiationError> {
         let bytes = self.bytes()?;
         Ok(self.payload_b64.clone().unwrap_or_else(|| BASE64.encode(bytes)))
@@ -182,10 +167,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Compiles a schema and examples.
-    ///
-    /// # Errors
-    /// [`NegotiationCode::BadSetup`].
+    /// Compiles a schema and examples. Fails with [`NegotiationCode::BadSetup`].
     pub fn compile(schema: Option<&Value>, examples: &[Example]) -> Result<Self, NegotiationError> {
         let bad = |why: String| NegotiationError::new(NegotiationCode::BadSetup, why);
         let schema = schema.map(|schema| Schema::compile(schema, true)).transpose();

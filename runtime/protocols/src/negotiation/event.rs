@@ -143,10 +143,7 @@ code_enum! {
 }
 
 impl Event {
-    /// Parses an event.
-    ///
-    /// # Errors
-    /// [`NegotiationCode::BadEvent`].
+    /// Parses an event. Fails with [`NegotiationCode::BadEvent`].
     pub fn parse(value: &Value) -> Result<Self, NegotiationError> {
         serde_json::from_value(value.clone())
             .map_err(|why| NegotiationError::new(NegotiationCode::BadEvent, format!("this is no event: {why}")))
@@ -190,10 +187,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Returns the phase after an event of this kind.
-    ///
-    /// # Errors
-    /// Returns the code of the rejection if the event is not allowed in this phase.
+    /// Returns the phase after an event of this kind. Fails with the code of the rejection if the event is not allowed
+    /// in this phase.
     pub const fn after(self, kind: EventKind) -> Result<Self, NegotiationCode> {
         match (self, kind) {
             (Self::Ended, _) => Err(NegotiationCode::Ended),

@@ -85,7 +85,6 @@ fn draft(content: Option<&Value>, chars_max: usize) -> String {
     format!("{head}{}", one_line(&text, left))
 }
 
-/// Explains the acceptance of a version.
 pub(super) fn why_accepted(version: &Version, decided_by: DecidedBy, score: f64, policy: &Policy) -> String {
     let Version { n, from, .. } = version;
     match decided_by {

@@ -31,10 +31,7 @@ const NOISE: f64 = 1e-9;
 ///
 /// Opens the negotiation if requested, derives the policy, and judges drafts and evaluations in the order of events.
 /// Then it ends the negotiation or begins another round ([`next`](super::next_action)). An `abort` by another sender is
-/// reported.
-///
-/// # Errors
-/// [`NegotiationCode::BadSetup`].
+/// reported. Fails with [`NegotiationCode::BadSetup`].
 pub fn advance(
     session: &Session,
     seats: &Participants,
@@ -498,7 +495,6 @@ fn next_party(parties: &[String], author: &str) -> String {
     parties.get(next).or(parties.first()).cloned().unwrap_or_default()
 }
 
-/// Returns the content of a draft event.
 fn content_of(event: &Value) -> Option<Content> {
     match Event::parse(event).ok()? {
         Event::Propose(draft) | Event::Counter(draft) => draft.content().ok(),

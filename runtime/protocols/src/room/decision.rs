@@ -100,10 +100,7 @@ pub struct Decision {
 /// Decides on the votes if all requested critics have voted or abstained, or if `is_over`. Otherwise returns `None`.
 ///
 /// Only the first vote of each requested critic counts. Escalation takes precedence over approval (W44 to W47, then
-/// W43); without either, the outcome is a revision (W49).
-///
-/// # Errors
-/// [`VoteError`] if a counted vote is out of range.
+/// W43); without either, the outcome is a revision (W49). Fails if a counted vote is out of range.
 pub fn decide(
     requested: &[String],
     votes: &[Vote],

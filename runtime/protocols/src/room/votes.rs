@@ -152,9 +152,6 @@ impl std::error::Error for VoteError {}
 
 impl Vote {
     /// Checks the ranges of score and confidence.
-    ///
-    /// # Errors
-    /// [`VoteError::Score`], [`VoteError::Confidence`].
     pub fn check(&self) -> Result<(), VoteError> {
         let critic_id = self.critic_id.clone();
         if !(0.0..=SCORE_MAX).contains(&self.score) {
@@ -195,10 +192,7 @@ fn float(count: usize) -> f64 {
     count as f64
 }
 
-/// Aggregates the scores of votes.
-///
-/// # Errors
-/// [`VoteError`] if there are no votes, or one is out of range.
+/// Aggregates the scores of votes. Fails if there are no votes, or one is out of range.
 pub fn aggregate(votes: &[&Vote], aggregation: Aggregation) -> Result<Scores, VoteError> {
     votes.iter().try_for_each(|vote| vote.check())?;
     let first = votes.first().ok_or(VoteError::Empty)?;
@@ -250,9 +244,6 @@ fn borda(votes: &[&Vote]) -> f64 {
 }
 
 /// Returns the entropy of the scores in bits, over five classes of width 2; a 10 is in the last class.
-///
-/// # Errors
-/// [`VoteError`], as in [`aggregate`].
 pub fn entropy(votes: &[&Vote]) -> Result<f64, VoteError> {
     aggregate(votes, Aggregation::Mean)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "scores go from 0 to 10")]
@@ -264,10 +255,7 @@ pub fn entropy(votes: &[&Vote]) -> Result<f64, VoteError> {
 }
 
 /// Returns true if the critics agree. Their scores must deviate by less than 2, and at least the share `threshold` (0
-/// to 1) of them must pass the artefact, or fail it.
-///
-/// # Errors
-/// [`VoteError`], as in [`aggregate`]; [`VoteError::Threshold`].
+/// to 1) of them must pass the artefact, or fail it. Fails as [`aggregate`], or with [`VoteError::Threshold`].
 pub fn is_consensus(votes: &[&Vote], threshold: f64) -> Result<bool, VoteError> {
     if !(0.0..=1.0).contains(&threshold) {
         return Err(VoteError::Threshold { threshold });
@@ -280,9 +268,6 @@ pub fn is_consensus(votes: &[&Vote], threshold: f64) -> Result<bool, VoteError> 
 
 /// Returns true if the critics are polarised. This takes at least three votes with a deviation of 3 or more. At least
 /// 30 % must score 3 or below, at least 30 % 7 or above, and at most 20 % between.
-///
-/// # Errors
-/// [`VoteError`], as in [`aggregate`].
 pub fn is_polarised(votes: &[&Vote]) -> Result<bool, VoteError> {
     let scores = aggregate(votes, Aggregation::Mean)?;
     let share =

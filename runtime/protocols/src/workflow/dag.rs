@@ -36,7 +36,6 @@ pub(super) struct Dag<'d> {
 
 /// Stages of a workflow in which each node starts once its dependencies are done.
 pub(super) struct Stages {
-    /// The stage of each node.
     stage_of: Vec<usize>,
     /// Number of dependencies that each node still waits for; zero unless there is a cycle.
     left: Vec<usize>,
@@ -44,10 +43,8 @@ pub(super) struct Stages {
     pub(super) steps: usize,
 }
 
-/// Returns the order of a workflow.
-///
-/// # Errors
-/// Returns the first twenty problems: all problems of single nodes, or else one cycle.
+/// Returns the order of a workflow. Fails with the first twenty problems: all problems of single nodes, or else one
+/// cycle.
 pub(super) fn check(definition: &Definition) -> Result<ExecutionOrder<'_>, Vec<WorkflowError>> {
     let dag = Dag::new(definition)?;
     let Stages { stage_of, left, steps } = dag.stages();
@@ -122,7 +119,6 @@ impl<'d> Dag<'d> {
         self.ids.name(node)
     }
 
-    /// Returns the dependents of a node.
     pub(super) fn dependents(&self, node: Number) -> &[Number] {
         self.feeds.neighbors_slice(node)
     }

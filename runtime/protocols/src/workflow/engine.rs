@@ -76,11 +76,9 @@ pub struct TurnError {
     pub message: String,
 }
 
-/// Computes a turn; `None` if there is nothing to do.
-///
-/// # Errors
-/// `workflow_no_state` if the document lacks the workflow's state; `workflow_too_much_data`. For a resumption also
-/// `workflow_unknown_node`, and `workflow_illegal_move` if a node to run again is still running.
+/// Computes a turn; `None` if there is nothing to do. Fails with `workflow_no_state` if the document lacks the
+/// workflow's state, or `workflow_too_much_data`. A resumption fails also with `workflow_unknown_node`, and with
+/// `workflow_illegal_move` if a node to run again is still running.
 pub fn compute_turn(
     definition: &Definition,
     document: &tree::Node,
@@ -133,14 +131,11 @@ fn is_object_with_members(value: &tree::Node) -> bool {
     value.as_object().is_some_and(|members| !members.is_empty())
 }
 
-/// Current state of a node.
 struct NodeState<'a> {
     id: &'a str,
     node: &'a Node,
     status: Status,
-    /// True if its trigger has fired.
     is_triggered: bool,
-    /// The node's entry in the document.
     entry: &'a tree::Node,
     moved: bool,
 }
@@ -360,7 +355,6 @@ impl NodeState<'_> {
     }
 }
 
-/// Location of the workflow's data.
 const DATA: &str = "/workflow/data";
 
 /// Returns the location of a node's member.

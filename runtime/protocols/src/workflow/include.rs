@@ -22,10 +22,8 @@ static SCHEMA: LazyLock<MetaSchema> = LazyLock::new(|| {
 
 const HELP: &str = "docs/workflows.md says what a workflow has.";
 
-/// Replaces `workflow` by its expansion. `file` is the file of the source itself.
-///
-/// # Errors
-/// Returns all findings of the workflow.
+/// Replaces `workflow` by its expansion. `file` is the file of the source itself. Fails with all findings of the
+/// workflow.
 pub(crate) fn resolve(
     source: &mut Source,
     files: &mut dyn FileLoader,

@@ -46,9 +46,6 @@ impl Status {
     }
 
     /// Returns the new status of a node after a legal transition.
-    ///
-    /// # Errors
-    /// `workflow_illegal_move`.
     pub fn transition_to(self, next: Self, node: &str) -> Result<Self, TurnError> {
         if self.successors().contains(&next) {
             return Ok(next);

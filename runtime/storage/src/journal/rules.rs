@@ -36,10 +36,8 @@ pub(crate) fn check_form(batch: &Batch) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// Returns a board's summary as of the end of a batch, if `stored` is the state that the writer knows.
-///
-/// # Errors
-/// [`JournalError::Fenced`], [`JournalError::BadBatch`].
+/// Returns a board's summary as of the end of a batch, if `stored` is the state that the writer knows. Fails with
+/// [`JournalError::Fenced`] or [`JournalError::BadBatch`].
 pub(crate) fn summary_after(batch: &Batch, stored: Option<BoardSummary>) -> Result<BoardSummary, JournalError> {
     check_expectation(batch, stored.as_ref())?;
     let summary = applied(batch, stored.unwrap_or_else(|| BoardSummary::empty(batch.board.clone())))?;
@@ -49,7 +47,6 @@ pub(crate) fn summary_after(batch: &Batch, stored: Option<BoardSummary>) -> Resu
     Ok(summary)
 }
 
-/// Applies the records of a batch to a summary.
 pub(crate) fn applied(batch: &Batch, mut summary: BoardSummary) -> Result<BoardSummary, JournalError> {
     for record in &batch.records {
         summary.apply(record).map_err(|error| bad_batch(batch, error.to_string()))?;

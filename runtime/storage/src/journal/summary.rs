@@ -77,10 +77,7 @@ impl BoardSummary {
         }
     }
 
-    /// Applies the next record.
-    ///
-    /// # Errors
-    /// [`RecordError::Unreadable`] if the header lacks a required member.
+    /// Applies the next record. Fails with [`RecordError::Unreadable`] if the header lacks a required member.
     pub fn apply(&mut self, record: &Record) -> Result<(), RecordError> {
         let lacks =
             |what: &str| RecordError::Unreadable(format!("the header of a {} record has no {what}", record.kind));

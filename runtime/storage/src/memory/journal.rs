@@ -168,7 +168,6 @@ impl Stored {
         Ok(head)
     }
 
-    /// Returns a board in this epoch.
     fn in_epoch(&mut self, board: &BoardId, epoch: u64) -> Result<&mut StoredBoard, JournalError> {
         let found = self.boards.get_mut(board).filter(|stored| stored.summary.epoch == epoch);
         let reason = || format!("a snapshot is taken in epoch {epoch}, the board is not in it");

@@ -43,7 +43,6 @@ CREATE TABLE documents (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Format of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     /// The file is new.
@@ -65,10 +64,7 @@ pub struct SqliteDocuments {
 
 impl SqliteDocuments {
     /// Opens a file of an existing directory, creating or migrating it if necessary. A file of another program is left
-    /// unchanged.
-    ///
-    /// # Errors
-    /// [`DocumentError::Foreign`], [`DocumentError::Newer`]; storage.
+    /// unchanged. Fails with [`DocumentError::Foreign`] or [`DocumentError::Newer`].
     pub fn open(path: &Path) -> Result<Self, DocumentError> {
         let mut connection = private_files::connect(path, PATIENCE).map_err(error)?;
         format_of(&connection, path)?;
@@ -96,9 +92,6 @@ impl SqliteDocuments {
     }
 
     /// Opens an existing file for reading. Of a file of an earlier format its present content is returned.
-    ///
-    /// # Errors
-    /// As [`SqliteDocuments::open`].
     pub fn open_read_only(path: &Path) -> Result<Arc<dyn Documents>, DocumentError> {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(error)?;
         connection.busy_timeout(PATIENCE).map_err(error)?;

@@ -38,7 +38,6 @@ pub(super) fn read_error(seq: Option<Seq>, error: &Error) -> JournalError {
     }
 }
 
-/// Returns true if a read failed.
 fn is_reading(error: &Error) -> bool {
     matches!(
         error.sqlite_error().map(|error| error.extended_code),

@@ -48,7 +48,6 @@ struct OpenMarks {
     anew_above: u64,
 }
 
-/// Heads by board.
 pub(super) type Heads = BTreeMap<BoardId, Head>;
 
 impl Marks {
@@ -178,7 +177,6 @@ fn lines<'a>(heads: impl IntoIterator<Item = (&'a BoardId, Head)>) -> String {
     usable.map(line).collect()
 }
 
-/// Parses a line.
 fn mark(line: &[u8]) -> Option<(BoardId, Head)> {
     let (content, checked) = std::str::from_utf8(line).ok()?.rsplit_once(' ')?;
     if checksum(content) != checked {

@@ -315,7 +315,6 @@ fn kept_snapshot(seq: i64, row: &Row<'_>) -> Option<KeptSnapshot> {
     Some(KeptSnapshot { of: Seq(of), digest: digest.parse().ok()?, record: Seq(record) })
 }
 
-/// Returns the text of a part.
 pub(super) fn text(connection: &Connection, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
     if !format::has_snapshots(connection)? {
         return Ok(None);

@@ -88,7 +88,6 @@ pub(super) fn load_records(
     Ok(records)
 }
 
-/// Returns true if a board has the record of a head.
 pub(super) fn has(connection: &Connection, board: &BoardId, head: Head) -> Result<bool, JournalError> {
     let mut statement =
         connection.prepare_cached("SELECT hash FROM records WHERE board = ?1 AND seq = ?2").map_err(sql_error)?;
@@ -172,7 +171,6 @@ pub(super) fn record(row: &Row<'_>) -> Result<Record, JournalError> {
     Ok(Record::new(seq, kind, Timestamp(at), text(3)?, text(4)?, hash))
 }
 
-/// Returns the end with this code.
 fn end_of_code(code: &str) -> Result<End, String> {
     End::ALL.iter().copied().find(|end| end.as_str() == code).ok_or_else(|| format!("no board ends {code:?}"))
 }
