@@ -90,7 +90,6 @@ fn failed(why: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Builds the program.
 fn build_program() -> Result<PathBuf, String> {
     let mut build = cargo();
     build.args(["build", "--package", "patchboard-daemon", "--bin", "patchboard"]);

@@ -5,38 +5,34 @@ use std::time::Instant;
 
 use super::step::{Step, run};
 use super::tally::{Runner, Tally};
-use super::{cargo, seconds};
+use super::{cargo, seconds, succeeds};
 
 /// Steps that build no program, cheapest first. All features are on, as in the tests, so each crate is checked once.
 /// The full tier lints the workspace without them. Documentation omits private items.
 const STEPS: [Step; 4] = [
-    Step::new("format", &["fmt", "--all", "--check"]),
-    Step::new("lints", &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]),
+    Step::new("format", "fmt --all --check"),
+    Step::new("lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
     // This target runs only when named, so the target sets above omit it.
     Step::new(
         "lints of the hostile set",
-        &["clippy", "--package", "patchboard-daemon", "--test", "hostile", "--all-features", "--", "-D", "warnings"],
+        "clippy --package patchboard-daemon --test hostile --all-features -- -D warnings",
     ),
-    Step {
-        environment: &[("RUSTDOCFLAGS", "-D warnings")],
-        ..Step::new("documentation", &["doc", "--workspace", "--all-features", "--no-deps"])
-    },
+    Step::new("documentation", "doc --workspace --all-features --no-deps").with(&[("RUSTDOCFLAGS", "-D warnings")]),
 ];
 
 /// Tests with nextest, which does not run documentation examples. All features are on, so everything is built once; the
 /// full tier runs the daemon's tests without them.
 const NEXTEST: [Step; 2] = [
-    Step::of_tests("tests", Runner::Nextest, &["nextest", "run", "--workspace", "--all-features", "--no-fail-fast"]),
+    Step::of_tests("tests", Runner::Nextest, "nextest run --workspace --all-features --no-fail-fast"),
     Step::of_tests(
         "examples in documentation",
         Runner::Harness,
-        &["test", "--workspace", "--all-features", "--doc", "--no-fail-fast"],
+        "test --workspace --all-features --doc --no-fail-fast",
     ),
 ];
 
-/// Tests without nextest.
 const PLAIN_TESTS: [Step; 1] =
-    [Step::of_tests("tests", Runner::Harness, &["test", "--workspace", "--all-features", "--no-fail-fast"])];
+    [Step::of_tests("tests", Runner::Harness, "test --workspace --all-features --no-fail-fast")];
 
 /// Returns the steps, in the order in which they run.
 pub(crate) fn steps() -> impl Iterator<Item = &'static Step> {
@@ -74,10 +70,5 @@ pub(crate) fn check() -> ExitCode {
 }
 
 fn has_nextest() -> bool {
-    cargo()
-        .args(["nextest", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+    succeeds(cargo().args(["nextest", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()))
 }

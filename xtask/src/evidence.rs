@@ -20,51 +20,37 @@ struct EvidenceOptions<'a> {
 
 /// Separate builds, so that the times of the parts exclude them.
 const BUILDS: [Step; 2] = [
-    Step::new("build of tests", &["test", "--package", "patchboard-interleavings", "--test=interleavings", "--no-run"]),
-    Step::new("build of evals", &["build", "--package", "patchboard-evals", "--bin", "storm_commit0"]),
+    Step::new("build of tests", "test --package patchboard-interleavings --test=interleavings --no-run"),
+    Step::new("build of evals", "build --package patchboard-evals --bin storm_commit0"),
 ];
 
+/// Defines a part that runs a test of the interleavings.
+macro_rules! test {
+    ($name:literal, $variable:literal, $value:literal, $test:literal) => {
+        Step::of_tests(
+            $name,
+            Runner::Harness,
+            concat!("test --package patchboard-interleavings --test=interleavings ", $test, " -- --nocapture"),
+        )
+        .with(&[($variable, $value)])
+    };
+}
+
 pub(crate) const LONG: [Step; 4] = [
-    test("decisions", &[("INTERLEAVINGS", "10000")], &tests("every_decision")),
-    test("sessions", &[("INTERLEAVINGS", "10000")], &tests("what_sessions")),
-    test("histories", &[("HISTORIES", "all")], &tests("what_two_wrote")),
-    Step::new("libraries", &["run", "--package", "patchboard-evals", "--bin", "storm_commit0"]),
+    test!("decisions", "INTERLEAVINGS", "10000", "every_decision"),
+    test!("sessions", "INTERLEAVINGS", "10000", "what_sessions"),
+    test!("histories", "HISTORIES", "all", "what_two_wrote"),
+    Step::new("libraries", "run --package patchboard-evals --bin storm_commit0"),
 ];
 
 /// Short forms, as in the test suite, to check that everything runs.
 const SHORT: [Step; 4] = [
     // With fewer decisions than the suite's 2,000, some assertions fail.
-    test("decisions", &[("INTERLEAVINGS", "2000")], &tests("every_decision")),
-    test("sessions", &[("INTERLEAVINGS", "480")], &tests("what_sessions")),
-    test("histories", &[("HISTORIES", "some")], &tests("what_two_wrote")),
-    Step::new(
-        "libraries",
-        &[
-            "run",
-            "--package",
-            "patchboard-evals",
-            "--bin",
-            "storm_commit0",
-            "--",
-            "--library",
-            "deprecated",
-            "--engineers",
-            "2",
-        ],
-    ),
+    test!("decisions", "INTERLEAVINGS", "2000", "every_decision"),
+    test!("sessions", "INTERLEAVINGS", "480", "what_sessions"),
+    test!("histories", "HISTORIES", "some", "what_two_wrote"),
+    Step::new("libraries", "run --package patchboard-evals --bin storm_commit0 -- --library deprecated --engineers 2"),
 ];
-
-const fn tests(name: &'static str) -> [&'static str; 7] {
-    ["test", "--package", "patchboard-interleavings", "--test=interleavings", name, "--", "--nocapture"]
-}
-
-const fn test(
-    name: &'static str,
-    environment: &'static [(&'static str, &'static str)],
-    arguments: &'static [&'static str],
-) -> Step {
-    Step { environment, tests: Some(Runner::Harness), ..Step::new(name, arguments) }
-}
 
 /// Runs the selected parts in sequence, even if one fails.
 pub(crate) fn evidence(options: &[&str], help: &str) -> ExitCode {
@@ -73,7 +59,7 @@ pub(crate) fn evidence(options: &[&str], help: &str) -> ExitCode {
         return ExitCode::from(2);
     };
     for build in &BUILDS {
-        println!("── {}: cargo {}", build.name, build.arguments.join(" "));
+        println!("── {}: {}", build.name, build.command());
         if !run(build, &mut Tally::default()) {
             return ExitCode::FAILURE;
         }
@@ -81,9 +67,7 @@ pub(crate) fn evidence(options: &[&str], help: &str) -> ExitCode {
     let parts = if wanted.is_short { &SHORT } else { &LONG };
     let mut ends = Vec::new();
     for part in parts.iter().filter(|part| wanted.parts.is_empty() || wanted.parts.contains(&part.name)) {
-        let environment: Vec<String> =
-            part.environment.iter().map(|(name, value)| format!("{name}={value} ")).collect();
-        println!("── {}: {}cargo {}", part.name, environment.concat(), part.arguments.join(" "));
+        println!("── {}: {}", part.name, part.command());
         let began = Instant::now();
         let mut tally = Tally::default();
         let is_shown = run(part, &mut tally) && (part.tests.is_none() || tally.is_of_all());

@@ -13,172 +13,81 @@ use super::{check, evidence, shared, workspace_root};
 /// The file that `--record` writes, from the workspace's root.
 const RECORD: &str = "docs/full-check.md";
 
-/// Requirement of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Need {
-    /// Program that can be run.
     Program(&'static str),
-    /// Environment variable, and its use.
     Variable(&'static str, &'static str),
-    /// The conformance data.
     Shared,
 }
 
-/// Step of the full tier only.
-struct Long {
-    step: Step,
-    needs: &'static [Need],
-}
-
 /// Makes clients and libraries from package registries mandatory.
-const REQUIRED: (&str, &str) = ("PATCHBOARD_REQUIRE_CLIENTS", "1");
+const REQUIRED: &[(&str, &str)] = &[("PATCHBOARD_REQUIRE_CLIENTS", "1")];
 
-/// Long steps, the shorter ones first.
-const LONG: [Long; 19] = [
+const CC: Need = Need::Program("cc");
+const DENY: Need = Need::Program("cargo-deny");
+const PYTHON: Need = Need::Program("python3");
+const ADVISORIES: Need =
+    Need::Variable("PATCHBOARD_ADVISORIES", "any text, where github.com can be reached for the list of advisories");
+
+/// Long steps with their requirements, the shorter ones first.
+const LONG: [(Step, &[Need]); 19] = [
     // Tests that are too long for the quick tier, or need packages, are marked `#[ignore = "full tier: …"]`.
-    Long {
-        step: Step::of_tests(
-            "long tests",
-            Runner::Harness,
-            &["test", "--workspace", "--tests", "--no-fail-fast", "--", "--ignored", "--skip", "clients::"],
-        ),
-        needs: &[Need::Shared],
-    },
-    Long {
-        step: Step::new(
-            "lints of default features",
-            &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
-        ),
-        needs: &[],
-    },
-    Long {
-        step: Step::new("dependencies", &["deny", "check", "bans", "licenses", "sources"]),
-        needs: &[Need::Program("cargo-deny")],
-    },
-    Long {
-        step: Step::new("advisories", &["deny", "check", "advisories"]),
-        needs: &[
-            Need::Program("cargo-deny"),
-            Need::Variable(
-                "PATCHBOARD_ADVISORIES",
-                "any text, where github.com can be reached for the list of advisories",
-            ),
-        ],
-    },
+    (harness("long tests", "test --workspace --tests --no-fail-fast -- --ignored --skip clients::"), &[Need::Shared]),
+    (Step::new("lints of default features", "clippy --workspace --all-targets -- -D warnings"), &[]),
+    (Step::new("dependencies", "deny check bans licenses sources"), &[DENY]),
+    (Step::new("advisories", "deny check advisories"), &[DENY, ADVISORIES]),
     // The daemon with its default features; `--workspace` does not change the features of its dependencies.
-    Long {
-        step: Step::of_tests(
-            "default features",
-            Runner::Harness,
-            &["test", "--workspace", "--test", "cli", "--test", "serve", "--no-fail-fast"],
-        ),
-        needs: &[],
-    },
-    Long {
-        step: Step {
-            environment: &[REQUIRED],
-            ..Step::of_tests(
-                "clients",
-                Runner::Harness,
-                &["test", "--package", "patchboard-daemon", "--test", "serve", "clients::", "--", "--include-ignored"],
-            )
-        },
-        needs: &[Need::Program("npm"), Need::Program("python3"), Need::Program("c++")],
-    },
-    Long {
-        step: Step {
-            environment: &[("PATCHBOARD_CRASHES", "all")],
-            ..Step::of_tests(
-                "crashes",
-                Runner::Harness,
-                &["test", "--package", "patchboard-daemon", "--test", "cli", "crash::", "--", "--include-ignored"],
-            )
-        },
-        needs: &[Need::Program("cc")],
-    },
-    Long {
-        step: Step::new("hostile", &["run", "--package", "xtask", "--", "hostile"]),
-        needs: &[Need::Program("cc"), Need::Program("python3")],
-    },
-    Long {
-        step: Step {
-            environment: &[("SIMULATOR_BOARDS", "10000")],
-            ..Step::of_tests(
-                "simulator",
-                Runner::Harness,
-                &["test", "--package", "patchboard-simulator", "--no-fail-fast", "--", "--nocapture"],
-            )
-        },
-        needs: &[],
-    },
-    Long {
-        step: Step {
-            environment: &[("FRESHNESS_BOARDS", "1000")],
-            ..Step::of_tests(
-                "freshness",
-                Runner::Harness,
-                &["test", "--package", "patchboard-tests", "--test", "it", "freshness::", "--", "--nocapture"],
-            )
-        },
-        needs: &[],
-    },
-    Long {
-        step: Step::new("differential", &["run", "--package", "xtask", "--", "differential", "--cases", "1000000"]),
-        needs: &[],
-    },
-    Long {
-        step: Step::new("fuzz", &["run", "--package", "xtask", "--", "fuzz", "--seconds", "120"]),
-        needs: &[Need::Program("cc")],
-    },
+    (harness("default features", "test --workspace --test cli --test serve --no-fail-fast"), &[]),
+    (
+        harness("clients", "test --package patchboard-daemon --test serve clients:: -- --include-ignored")
+            .with(REQUIRED),
+        &[Need::Program("npm"), PYTHON, Need::Program("c++")],
+    ),
+    (
+        harness("crashes", "test --package patchboard-daemon --test cli crash:: -- --include-ignored")
+            .with(&[("PATCHBOARD_CRASHES", "all")]),
+        &[CC],
+    ),
+    (Step::new("hostile", "run --package xtask -- hostile"), &[CC, PYTHON]),
+    (
+        harness("simulator", "test --package patchboard-simulator --no-fail-fast -- --nocapture")
+            .with(&[("SIMULATOR_BOARDS", "10000")]),
+        &[],
+    ),
+    (
+        harness("freshness", "test --package patchboard-tests --test it freshness:: -- --nocapture")
+            .with(&[("FRESHNESS_BOARDS", "1000")]),
+        &[],
+    ),
+    (Step::new("differential", "run --package xtask -- differential --cases 1000000"), &[]),
+    (Step::new("fuzz", "run --package xtask -- fuzz --seconds 120"), &[CC]),
     // `load` starts the daemon in the same directory. The next three steps run what this one builds.
-    Long {
-        step: Step::new(
-            "release",
-            &["build", "--release", "--package", "patchboard-daemon", "--package", "patchboard-evals", "--bins"],
-        ),
-        needs: &[],
-    },
-    Long { step: Step::of_release("faults", "faults", &["--n", "200", "--seed", "1"]), needs: &[] },
-    Long { step: Step::of_release("load", "load", &[]), needs: &[] },
-    Long { step: Step::of_release("soak", "soak", &["--boards", "200", "--seconds", "600"]), needs: &[] },
-    Long { step: Step::new("benchmarks", &["bench", "--package", "patchboard-tests", "--", "--quick"]), needs: &[] },
-    Long {
-        step: Step::of_tests(
-            "model",
-            Runner::Harness,
-            &[
-                "test",
-                "--package",
-                "patchboard-agents",
-                "--test",
-                "it",
-                "live::",
-                "--",
-                "--include-ignored",
-                "--nocapture",
-            ],
-        ),
-        needs: &[Need::Variable("PATCHBOARD_LIVE_URL", "the address of a model")],
-    },
-    Long {
-        step: Step {
-            environment: &[REQUIRED],
-            ..Step::new("evidence of libraries", &["run", "--package", "patchboard-evals", "--bin", "storm_commit0"])
-        },
-        needs: &[Need::Program("python3")],
-    },
+    (Step::new("release", "build --release --package patchboard-daemon --package patchboard-evals --bins"), &[]),
+    (Step::of_release("faults", "--n 200 --seed 1"), &[]),
+    (Step::of_release("load", ""), &[]),
+    (Step::of_release("soak", "--boards 200 --seconds 600"), &[]),
+    (Step::new("benchmarks", "bench --package patchboard-tests -- --quick"), &[]),
+    (
+        harness("model", "test --package patchboard-agents --test it live:: -- --include-ignored --nocapture"),
+        &[Need::Variable("PATCHBOARD_LIVE_URL", "the address of a model")],
+    ),
+    (
+        Step::new("evidence of libraries", "run --package patchboard-evals --bin storm_commit0").with(REQUIRED),
+        &[PYTHON],
+    ),
 ];
 
-/// Outcome of a step.
+const fn harness(name: &'static str, arguments: &'static str) -> Step {
+    Step::of_tests(name, Runner::Harness, arguments)
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum End {
     Ok,
     Failed,
-    /// Not run, for this reason.
     Skipped(String),
 }
 
-/// Result of a step.
 struct Line {
     name: &'static str,
     command: String,
@@ -188,7 +97,6 @@ struct Line {
     seconds: u64,
 }
 
-/// Options of the full tier.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct FullOptions<'a> {
     /// Selected steps; empty for all.
@@ -243,7 +151,7 @@ pub(crate) fn full(options: &[&str], help: &str) -> ExitCode {
 
 /// Returns the quick tier and the long steps, in the order in which they run.
 fn steps() -> Vec<(&'static Step, &'static [Need])> {
-    let long = LONG.iter().map(|long| (&long.step, long.needs));
+    let long = LONG.iter().map(|(step, needs)| (step, *needs));
     // Missing data is a failure in those steps, and the libraries are a separate long step.
     let shown = evidence::LONG.iter().filter(|step| step.tests.is_some()).map(|step| (step, &[Need::Shared][..]));
     check::steps().map(|step| (step, &[][..])).chain(long).chain(shown).collect()
@@ -350,7 +258,6 @@ fn commit() -> String {
     }
 }
 
-/// Returns the Gregorian date of a day, counted from 1970-01-01.
 fn date(day: u64) -> String {
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let (mut year, mut left) = (1970, day);

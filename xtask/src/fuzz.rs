@@ -52,7 +52,6 @@ struct RunStats {
     executions: Option<u64>,
     executions_per_second: Option<u64>,
     edges: Option<u64>,
-    /// File of the failed input.
     failed: Option<PathBuf>,
 }
 
@@ -112,7 +111,6 @@ fn scratch() -> PathBuf {
     target_directory().join("fuzz")
 }
 
-/// Builds the runner, and returns its path.
 fn build(scratch: &Path) -> Result<PathBuf, String> {
     let host = host()?;
     println!("── building the runner for {host}");

@@ -73,17 +73,11 @@ fn codes() -> ExitCode {
     let mut command = cargo();
     command.args(["test", "--quiet", "--package", "patchboard-tests", "--test", "it", "codes::"]);
     command.env(WRITE_DOCS, "1");
-    match command.status() {
-        Ok(status) if status.success() => {
-            println!("docs/codes.md is up to date");
-            ExitCode::SUCCESS
-        }
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: cargo cannot be run: {error}");
-            ExitCode::FAILURE
-        }
+    if !succeeds(&mut command) {
+        return ExitCode::FAILURE;
     }
+    println!("docs/codes.md is up to date");
+    ExitCode::SUCCESS
 }
 
 /// Writes the golden journals of the current format. The test refuses to overwrite existing ones.
@@ -92,17 +86,11 @@ fn golden() -> ExitCode {
     let test = "golden::boards_of_the_present_format_can_be_kept_and_are_what_was_played";
     command.args(["test", "--package", "patchboard-tests", "--test", "it", "--", "--exact", test]);
     command.env(WRITE_GOLDEN, "1");
-    match command.status() {
-        Ok(status) if status.success() => {
-            println!("the journals of the present format are in tests/golden");
-            ExitCode::SUCCESS
-        }
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: cargo cannot be run: {error}");
-            ExitCode::FAILURE
-        }
+    if !succeeds(&mut command) {
+        return ExitCode::FAILURE;
     }
+    println!("the journals of the present format are in tests/golden");
+    ExitCode::SUCCESS
 }
 
 /// Runs the random differential tests, optimised, for the given numbers of verdicts and edits.
@@ -127,13 +115,8 @@ fn differential(options: &[&str]) -> ExitCode {
         let mut command = cargo();
         command.args(["test", "--release"]).args(test).args(["--", "--nocapture"]);
         command.env("DIFFERENTIAL_CASES", cases).env("DIFFERENTIAL_SEED", seed);
-        match command.status() {
-            Ok(status) if status.success() => {}
-            Ok(_) => return ExitCode::FAILURE,
-            Err(error) => {
-                eprintln!("error: cargo cannot be run: {error}");
-                return ExitCode::FAILURE;
-            }
+        if !succeeds(&mut command) {
+            return ExitCode::FAILURE;
         }
     }
     ExitCode::SUCCESS
@@ -146,13 +129,18 @@ fn cargo() -> Command {
     command
 }
 
+/// Runs a command of cargo; reports if it cannot be run.
+fn succeeds(command: &mut Command) -> bool {
+    let status = command.status().inspect_err(|error| eprintln!("error: cargo cannot be run: {error}"));
+    status.is_ok_and(|status| status.success())
+}
+
 /// Returns the directory of the conformance data.
 fn shared() -> PathBuf {
     let named = std::env::var_os("PATCHBOARD_SHARED");
     named.map_or_else(|| workspace_root().join("../shared"), PathBuf::from)
 }
 
-/// Returns cargo's target directory.
 fn target_directory() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     workspace_root().join(target)

@@ -13,41 +13,38 @@ pub(crate) struct Step {
     /// Binary of a release build that runs in place of cargo. `cargo run --package` would build its dependencies again
     /// with the features of that package alone.
     pub(crate) binary: Option<&'static str>,
-    /// Arguments of cargo or of the binary.
-    pub(crate) arguments: &'static [&'static str],
+    /// Arguments of cargo or of the binary, separated by spaces.
+    pub(crate) arguments: &'static str,
     pub(crate) environment: &'static [(&'static str, &'static str)],
     /// Test runner of the step, if it runs tests; determines how its output is parsed.
     pub(crate) tests: Option<Runner>,
 }
 
 impl Step {
-    pub(crate) const fn new(name: &'static str, arguments: &'static [&'static str]) -> Self {
+    pub(crate) const fn new(name: &'static str, arguments: &'static str) -> Self {
         Self { name, binary: None, arguments, environment: &[], tests: None }
     }
 
-    /// Creates a step that runs a binary of the release build, made by an earlier step.
-    pub(crate) const fn of_release(
-        name: &'static str,
-        binary: &'static str,
-        arguments: &'static [&'static str],
-    ) -> Self {
-        Self { binary: Some(binary), ..Self::new(name, arguments) }
+    /// Creates a step that runs the binary of its name from the release build, made by an earlier step.
+    pub(crate) const fn of_release(name: &'static str, arguments: &'static str) -> Self {
+        Self { binary: Some(name), ..Self::new(name, arguments) }
     }
 
     /// Creates a step that runs tests.
-    pub(crate) const fn of_tests(name: &'static str, runner: Runner, arguments: &'static [&'static str]) -> Self {
+    pub(crate) const fn of_tests(name: &'static str, runner: Runner, arguments: &'static str) -> Self {
         Self { tests: Some(runner), ..Self::new(name, arguments) }
     }
 
-    /// Returns the command for a shell.
+    /// Sets the environment variables.
+    pub(crate) const fn with(self, environment: &'static [(&'static str, &'static str)]) -> Self {
+        Self { environment, ..self }
+    }
+
     pub(crate) fn command(&self) -> String {
         let variables = self.environment.iter().map(|(name, value)| format!("{name}={value} "));
-        let program = match self.binary {
-            Some(binary) => format!("target/release/{binary}"),
-            None => "cargo".to_owned(),
-        };
-        let words = std::iter::once(program.as_str()).chain(self.arguments.iter().copied());
-        format!("{}{}", variables.collect::<String>(), words.collect::<Vec<_>>().join(" "))
+        let program = self.binary.map_or("cargo".to_owned(), |binary| format!("target/release/{binary}"));
+        let command = format!("{}{program} {}", variables.collect::<String>(), self.arguments);
+        command.trim_end().to_owned()
     }
 
     /// The program, run from the workspace's root.
@@ -71,24 +68,15 @@ pub(crate) fn run(step: &Step, tally: &mut Tally) -> bool {
 /// Like [`run`], with further environment variables.
 pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Tally) -> bool {
     let mut command = step.program();
-    command.args(step.arguments).envs(step.environment.iter().copied()).envs(variables.iter().copied());
+    command
+        .args(step.arguments.split_whitespace())
+        .envs(step.environment.iter().copied())
+        .envs(variables.iter().copied());
     let Some(runner) = step.tests else {
-        return match command.status() {
-            Ok(status) => status.success(),
-            Err(error) => {
-                report(step, &error);
-                false
-            }
-        };
+        return command.status().inspect_err(|error| report(step, error)).is_ok_and(|status| status.success());
     };
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            report(step, &error);
-            return false;
-        }
-    };
+    let Ok(mut child) = command.spawn().inspect_err(|error| report(step, error)) else { return false };
     let stdout = child.stdout.take().expect("stdout was piped");
     let stderr = child.stderr.take().expect("stderr was piped");
     // nextest reports on stderr, the test harness on stdout. Both are forwarded immediately, and both are counted.
@@ -101,7 +89,6 @@ pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Ta
     child.wait().is_ok_and(|status| status.success())
 }
 
-/// Reports a step that cannot be started.
 fn report(step: &Step, error: &io::Error) {
     let help = if step.binary.is_some() { "; run the step `release` first" } else { "" };
     eprintln!("error: `{}` cannot be run: {error}{help}", step.command());
