@@ -59,10 +59,10 @@ struct Arguments {
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// Fault classes; no_fault counts the results of unmodified runs
-    #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class, default_values_t = FaultClass::ALL)]
+    #[arg(long, value_name = "CLASSES", value_delimiter = ',', value_parser = class, default_values_t = FaultClass::ALL.iter().copied())]
     classes: Vec<FaultClass>,
     /// Systems to inject into: patchboard, plain, structured
-    #[arg(long, value_name = "SYSTEMS", value_delimiter = ',', value_parser = system, default_values_t = System::ALL)]
+    #[arg(long, value_name = "SYSTEMS", value_delimiter = ',', value_parser = system, default_values_t = System::ALL.iter().copied())]
     systems: Vec<System>,
     /// More texts: JSON files of [{"input": "TEXT"}], malformed model output; of {"NAME": ["TEXT"]}, instructions to
     /// plant
@@ -95,22 +95,20 @@ enum Format {
     Json,
 }
 
-/// Error that ends the program.
 #[derive(Debug)]
 enum Error {
     /// The requirements are not met, or the output cannot be written.
     Failed(String),
-    /// The corpus cannot be read.
     Corpus(String),
 }
 
 fn class(name: &str) -> Result<FaultClass, String> {
-    let all = || FaultClass::ALL.map(FaultClass::as_str).join(", ");
+    let all = || FaultClass::ALL.iter().map(|class| class.as_str()).collect::<Vec<_>>().join(", ");
     FaultClass::from_name(name).ok_or_else(|| format!("there is no class of that name; there are {}", all()))
 }
 
 fn system(name: &str) -> Result<System, String> {
-    let all = || System::ALL.map(System::as_str).join(", ");
+    let all = || System::ALL.iter().map(|system| system.as_str()).collect::<Vec<_>>().join(", ");
     System::from_name(name).ok_or_else(|| format!("there is no system of that name; there are {}", all()))
 }
 
@@ -181,7 +179,6 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     Err(Error::Failed(format!("faults were let through: {}\n  help: {help}", shortcomings.join("; "))))
 }
 
-/// Prints a line to standard output.
 fn print(line: &impl std::fmt::Display) -> Result<(), Error> {
     writeln!(io::stdout(), "{line}").map_err(|error| Error::Failed(format!("the result cannot be written: {error}")))
 }
@@ -210,7 +207,6 @@ fn bar(campaign: &Campaign, is_quiet: bool) -> ProgressBar {
     ProgressBar::new(campaign.boards() as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Returns a verdict as a line of JSON.
 fn verdict_json(verdict: &Verdict) -> Value {
     let mut line = serde_json::to_value(verdict).unwrap_or_default();
     line["is_contaminated"] = verdict.is_contaminated().into();
@@ -279,7 +275,6 @@ fn shortcomings(report: &Report, min_halted: f64, campaign: &Campaign) -> Vec<St
     all
 }
 
-/// Returns the report as JSON.
 fn summary(report: &Report, campaign: &Campaign, shortcomings: &[String]) -> Value {
     let rates = report.cells.iter().map(|((class, system), cell)| {
         let interval =
@@ -361,7 +356,6 @@ fn read_corpus(directory: &Path) -> Result<Corpus, Error> {
     Ok(corpus)
 }
 
-/// Adds the texts of a file to the corpus.
 fn add_texts(value: &Value, corpus: &mut Corpus) {
     for text in value.as_array().into_iter().flatten().filter_map(|one| one["input"].as_str()) {
         corpus.add_malformed(text);
@@ -388,8 +382,8 @@ mod tests {
             let report = Report { cells: [((class, system), cell)].into(), ..Report::default() };
             shortcomings(&report, 99.0, &campaign(10))
         };
-        for class in FaultClass::ALL {
-            for system in System::ALL {
+        for &class in FaultClass::ALL {
+            for &system in System::ALL {
                 assert_eq!(told(class, system, good), Vec::<String>::new(), "{class} {system}");
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Record;
+use patchboard_kernel::rejection::code_enum;
 
 use crate::error::RuntimeError;
 
@@ -37,28 +38,15 @@ pub struct DurableStep<'a> {
     pub took: Duration,
 }
 
-/// Restarted actors.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RestartScope {
-    /// All actors of a board, from its journal.
-    Board,
-    /// Supervisor of a board, with the board's actors.
-    Supervisor,
-    /// The journal writer.
-    JournalWriter,
-}
-
-impl RestartScope {
-    /// Every member.
-    pub const ALL: [Self; 3] = [Self::Board, Self::Supervisor, Self::JournalWriter];
-
-    /// Returns the stable name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Board => "board",
-            Self::Supervisor => "supervisor",
-            Self::JournalWriter => "journal_writer",
-        }
+code_enum! {
+    /// Restarted actors.
+    RestartScope {
+        /// All actors of a board, from its journal.
+        Board = "board",
+        /// Supervisor of a board, with the board's actors.
+        Supervisor = "supervisor",
+        /// The journal writer.
+        JournalWriter = "journal_writer",
     }
 }
 
