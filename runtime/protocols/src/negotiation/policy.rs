@@ -147,86 +147,49 @@ pub struct Profile {
 /// | `llm_weight` | less | the least | 0 |
 pub fn effective_policy<'p>(profile: &Profile, preferences: impl IntoIterator<Item = &'p Preferences>) -> Policy {
     let preferences: Vec<&Preferences> = preferences.into_iter().collect();
-    let Profile { policy, strictest } = profile;
-    let (scoring, bounds) = (policy.scoring, strictest.scoring);
+    // Merges one member of the policy; without a bound in the profile, the default applies.
+    macro_rules! merge {
+        ($merge:ident, $($member:ident).+, $default:expr) => {
+            $merge(
+                profile.policy.$($member).+,
+                profile.strictest.$($member).+.unwrap_or($default),
+                preferences.iter().filter_map(|wish| wish.$($member).+),
+            )
+        };
+    }
     // No total budget means an unlimited one.
-    let total = policy.total_token_budget.unwrap_or(u64::MAX);
     let total = lower(
-        total,
-        strictest.total_token_budget.unwrap_or(1),
-        preferred_values(&preferences, |wish| wish.total_token_budget),
+        profile.policy.total_token_budget.unwrap_or(u64::MAX),
+        profile.strictest.total_token_budget.unwrap_or(1),
+        preferences.iter().filter_map(|wish| wish.total_token_budget),
     );
     Policy {
-        max_rounds: lower(
-            policy.max_rounds,
-            strictest.max_rounds.unwrap_or(1),
-            preferred_values(&preferences, |wish| wish.max_rounds),
-        ),
-        score_threshold: higher(
-            policy.score_threshold,
-            strictest.score_threshold.unwrap_or(1.0),
-            preferred_values(&preferences, |wish| wish.score_threshold),
-        ),
-        diff_tolerance: higher(
-            policy.diff_tolerance,
-            strictest.diff_tolerance.unwrap_or(0.5),
-            preferred_values(&preferences, |wish| wish.diff_tolerance),
-        ),
-        round_timeout_ms: lower(
-            policy.round_timeout_ms,
-            strictest.round_timeout_ms.unwrap_or(1000),
-            preferred_values(&preferences, |wish| wish.round_timeout_ms),
-        ),
-        token_budget_per_round: lower(
-            policy.token_budget_per_round,
-            strictest.token_budget_per_round.unwrap_or(1),
-            preferred_values(&preferences, |wish| wish.token_budget_per_round),
-        ),
+        max_rounds: merge!(lower, max_rounds, 1),
+        score_threshold: merge!(higher, score_threshold, 1.0),
+        diff_tolerance: merge!(higher, diff_tolerance, 0.5),
+        round_timeout_ms: merge!(lower, round_timeout_ms, 1000),
+        token_budget_per_round: merge!(lower, token_budget_per_round, 1),
         total_token_budget: (total < u64::MAX).then_some(total),
-        oscillation_limit: lower(
-            policy.oscillation_limit,
-            strictest.oscillation_limit.unwrap_or(0),
-            preferred_values(&preferences, |wish| wish.oscillation_limit),
-        ),
-        hitl: higher(
-            policy.hitl,
-            strictest.hitl.unwrap_or(Hitl::PauseBetweenRounds),
-            preferred_values(&preferences, |wish| wish.hitl),
-        ),
+        oscillation_limit: merge!(lower, oscillation_limit, 0),
+        hitl: merge!(higher, hitl, Hitl::PauseBetweenRounds),
         scoring: Scoring {
-            require_schema_valid: higher(
-                scoring.require_schema_valid,
-                bounds.require_schema_valid.unwrap_or(true),
-                preferred_values(&preferences, |wish| wish.scoring.require_schema_valid),
-            ),
-            require_examples_pass: higher(
-                scoring.require_examples_pass,
-                bounds.require_examples_pass.unwrap_or(true),
-                preferred_values(&preferences, |wish| wish.scoring.require_examples_pass),
-            ),
-            llm_weight: lower(
-                scoring.llm_weight,
-                bounds.llm_weight.unwrap_or(0.0),
-                preferred_values(&preferences, |wish| wish.scoring.llm_weight),
-            ),
+            require_schema_valid: merge!(higher, scoring.require_schema_valid, true),
+            require_examples_pass: merge!(higher, scoring.require_examples_pass, true),
+            llm_weight: merge!(lower, scoring.llm_weight, 0.0),
         },
     }
 }
 
-fn preferred_values<T>(preferences: &[&Preferences], of: impl Fn(&Preferences) -> Option<T>) -> Vec<T> {
-    preferences.iter().filter_map(|wish| of(wish)).collect()
-}
-
 /// Returns the minimum, but not below the strictest bound. NaN compares as neither lower nor higher.
-fn lower<T: PartialOrd + Copy>(base: T, strictest: T, wished: Vec<T>) -> T {
-    let least = wished.into_iter().fold(base, |least, wish| if wish < least { wish } else { least });
+fn lower<T: PartialOrd + Copy>(base: T, strictest: T, wished: impl Iterator<Item = T>) -> T {
+    let least = wished.fold(base, |least, wish| if wish < least { wish } else { least });
     // A bound that is laxer than the policy has no effect.
     let bound = if strictest < base { strictest } else { base };
     if least < bound { bound } else { least }
 }
 
-fn higher<T: PartialOrd + Copy>(base: T, strictest: T, wished: Vec<T>) -> T {
-    let greatest = wished.into_iter().fold(base, |greatest, wish| if wish > greatest { wish } else { greatest });
+fn higher<T: PartialOrd + Copy>(base: T, strictest: T, wished: impl Iterator<Item = T>) -> T {
+    let greatest = wished.fold(base, |greatest, wish| if wish > greatest { wish } else { greatest });
     let bound = if strictest > base { strictest } else { base };
     if greatest > bound { bound } else { greatest }
 }

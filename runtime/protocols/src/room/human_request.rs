@@ -11,21 +11,7 @@ const ENDS: &[char] = &['.', ';', ':', ',', '!', '?', '\n', '(', ')', '/', '\u{2
 const NEGATIONS: [&str; 10] =
     ["don't", "doesn't", "mustn't", "needn't", "never", "no", "not", "shouldn't", "without", "won't"];
 /// Prefixes of words that request a review.
-const REQUEST_PREFIXES: [&str; 13] = [
-    "ask",
-    "demand",
-    "flag",
-    "mandatory",
-    "must",
-    "necessary",
-    "need",
-    "please",
-    "refer",
-    "request",
-    "requir",
-    "send",
-    "want",
-];
+const REQUEST_PREFIXES: &str = "ask demand flag mandatory must necessary need please refer request requir send want";
 
 /// Returns true if a text requests a person, by a word that begins with `escalat` or a request for a human review. A
 /// negation right before it cancels the request.
@@ -70,7 +56,7 @@ fn clause_requests_human(earlier: &[&str], clause: &[&str]) -> bool {
 /// Returns true if one of the words is a request and is not negated by the word before it.
 fn has_request_word(words: &[&str]) -> bool {
     words.iter().enumerate().any(|(at, word)| {
-        let is_asking = REQUEST_PREFIXES.iter().any(|asking| word.starts_with(asking));
+        let is_asking = REQUEST_PREFIXES.split(' ').any(|asking| word.starts_with(asking));
         let is_denied = at.checked_sub(1).is_some_and(|before| NEGATIONS.contains(&words[before]));
         is_asking && !is_denied
     })
