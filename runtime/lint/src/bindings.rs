@@ -17,7 +17,7 @@ use patchboard_kernel::schema::Location;
 
 impl Linter<'_> {
     /// Reports names in a worker's paths that its triggers do not bind, and bindings without effect.
-    pub(super) fn bindings(&mut self) {
+    pub(super) fn bindings(&self) {
         let blueprint = self.blueprint;
         for (number, rule) in blueprint.rules.iter().enumerate() {
             self.binds(rule, &format!("/rules/{number}"));
@@ -63,7 +63,7 @@ impl Linter<'_> {
 
     /// Reports names that a trigger binds to an index of an array that workers append to, while a grant uses them in
     /// another array. Elements of the two need not correspond.
-    fn foreign_indices(&mut self) {
+    fn foreign_indices(&self) {
         let blueprint = self.blueprint;
         let mut found = Vec::new();
         for rule in &blueprint.rules {
@@ -140,7 +140,7 @@ impl Linter<'_> {
     }
 
     /// Reports faults in the bindings of a rule.
-    fn binds(&mut self, rule: &Rule, at: &str) {
+    fn binds(&self, rule: &Rule, at: &str) {
         if let Some(path) = rule.trigger.template()
             && let Ok(template) = self.paths.parse(path)
             && let Some(name) = repeated_name(&template)
@@ -190,7 +190,7 @@ impl Linter<'_> {
     }
 
     /// Reports names in places without a binding, and in a format that reads them literally.
-    fn literal_names(&mut self) {
+    fn literal_names(&self) {
         let blueprint = self.blueprint;
         let places = blueprint.invariants.iter().enumerate();
         let places = places.filter_map(|(at, one)| Some((format!("/invariants/{at}/for"), one.each.as_deref()?)));

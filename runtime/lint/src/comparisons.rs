@@ -19,7 +19,7 @@ const NAME_ANOTHER: &str = "Compare it with a value that the schema allows.";
 impl Linter<'_> {
     /// Warns of comparisons with a constant outcome, of values that are never boolean, and of divisions that cut off a
     /// fraction. `reported`: messages about the expression so far.
-    pub(super) fn comparisons(&mut self, expression: &Expression<'_>, reported: &mut Vec<String>) {
+    pub(super) fn comparisons(&self, expression: &Expression<'_>, reported: &mut Vec<String>) {
         let owner = expression.owner;
         let mut found = Vec::new();
         for comparison in expression.expr.comparisons() {

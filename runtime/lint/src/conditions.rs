@@ -21,7 +21,7 @@ const SIGNAL_MEMBERS: [&str; 2] = ["op", "name"];
 impl Linter<'_> {
     /// Reports loops over places where the schema allows neither list nor object, and loops that confuse the names of
     /// an object with its values. Every evaluation of one is an error.
-    pub(super) fn ranges(&mut self) {
+    pub(super) fn ranges(&self) {
         let mut found = Vec::new();
         for expression in &self.expressions {
             let looks = expression.expr.lookups();
@@ -65,9 +65,8 @@ impl Linter<'_> {
     }
 
     /// Warns of places that can never exist, and of conditions that never hold.
-    pub(super) fn conditions(&mut self) {
-        let expressions = std::mem::take(&mut self.expressions);
-        for expression in &expressions {
+    pub(super) fn conditions(&self) {
+        for expression in &self.expressions {
             let never = self.never_holds(expression);
             self.unguarded_old(expression);
             let mut reported = Vec::new();
@@ -86,11 +85,10 @@ impl Linter<'_> {
             }
             self.comparisons(expression, &mut reported);
         }
-        self.expressions = expressions;
     }
 
     /// Reports a condition that never holds, independent of the state.
-    fn never_holds(&mut self, expression: &Expression<'_>) -> bool {
+    fn never_holds(&self, expression: &Expression<'_>) -> bool {
         let owner = expression.owner;
         let mut known = Variables::new();
         for variable in ["event", "value", "patch"].into_iter().filter(|variable| is_null(owner, variable)) {
@@ -179,7 +177,7 @@ impl Linter<'_> {
     }
 
     /// Warns of an invariant that cannot be evaluated for a new instance, if one can be added.
-    fn unguarded_old(&mut self, expression: &Expression<'_>) {
+    fn unguarded_old(&self, expression: &Expression<'_>) {
         let ExpressionOwner::Invariant(invariant) = expression.owner else { return };
         let into_old = |look: &Lookup| match look.variable == "old" && (look.is_range || !look.steps.is_empty()) {
             true => Existence::Never,
@@ -260,9 +258,9 @@ impl Linter<'_> {
     }
 
     /// Moves the last finding from an expression to a part of it.
-    pub(super) fn point_into(&mut self, pointer: &str, offset: Option<usize>) {
+    pub(super) fn point_into(&self, pointer: &str, offset: Option<usize>) {
         let position = offset.and_then(|offset| self.source.position_in(pointer, offset));
-        if let (Some(position), Some(finding)) = (position, self.findings.last_mut())
+        if let (Some(position), Some(finding)) = (position, self.findings.borrow_mut().last_mut())
             && finding.pointer == pointer
         {
             finding.position = Some(position);

@@ -64,9 +64,8 @@ impl Linter<'_> {
     }
 
     /// Warns of grants to insert or remove in the middle of an unbounded array: all later elements are rechunked.
-    pub(super) fn shifts(&mut self) {
+    pub(super) fn shifts(&self) {
         let Some(schema) = &self.schema else { return };
-        let mut shifting = Vec::new();
         for (_, write) in self.writes() {
             let shifts = [GrantOp::Insert, GrantOp::Remove].iter().any(|op| write.grant.ops.contains(op));
             let above = match write.pattern.tokens().split_last() {
@@ -78,19 +77,16 @@ impl Linter<'_> {
             let array = write.pattern.prefix(above.len());
             let is_list = schema.may_be_array(&array) && !self.is_kept_as_object(schema, &array);
             if shifts && is_list && !is_bounded(schema, &array) {
-                shifting.push((format!("{}/ops", write.pointer), array.to_string()));
+                let message = format!(
+                    "inserting or removing in the middle of `{array}` costs as much as there is behind it; nothing bounds \
+                     its size"
+                );
+                let help = format!(
+                    "Give the array a `maxItems` of at most {SMALL_COLLECTION_MAX}, mark elements instead of removing \
+                     them, or keep them as members of an object."
+                );
+                self.report("costly_shift", &format!("{}/ops", write.pointer), message, help);
             }
-        }
-        for (pointer, array) in shifting {
-            let message = format!(
-                "inserting or removing in the middle of `{array}` costs as much as there is behind it; nothing bounds its \
-                 size"
-            );
-            let help = format!(
-                "Give the array a `maxItems` of at most {SMALL_COLLECTION_MAX}, mark elements instead of removing them, or keep them as \
-                 members of an object."
-            );
-            self.report("costly_shift", &pointer, message, help);
         }
     }
 

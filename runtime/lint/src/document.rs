@@ -41,7 +41,7 @@ impl Linter<'_> {
         self.initial_state();
     }
 
-    fn compile(&mut self, pointer: &str, schema: &Value) -> Option<CachedSchema> {
+    fn compile(&self, pointer: &str, schema: &Value) -> Option<CachedSchema> {
         let compiled = Schema::compile_within(schema, self.blueprint.state.assert_formats, &self.effort);
         match compiled.and_then(|schema| self.values.count(&schema).map(|()| schema)) {
             Ok(schema) => Some(schema.into()),
@@ -52,7 +52,7 @@ impl Linter<'_> {
         }
     }
 
-    fn reserved_names(&mut self) {
+    fn reserved_names(&self) {
         let state = &self.blueprint.state;
         let declared = state.schema.get("properties").and_then(Value::as_object);
         let declared = declared.into_iter().flat_map(|map| map.keys().map(|key| ("/state/schema/properties", key)));
@@ -73,14 +73,14 @@ impl Linter<'_> {
     }
 
     /// Moves the last finding from the value to its key.
-    pub(super) fn point_at_key(&mut self) {
-        if let Some(finding) = self.findings.last_mut() {
+    pub(super) fn point_at_key(&self) {
+        if let Some(finding) = self.findings.borrow_mut().last_mut() {
             finding.position = self.source.key_position(&finding.pointer);
         }
     }
 
     /// Reports a state schema without room for the request that a blueprint asks for.
-    fn place_for_request(&mut self) {
+    fn place_for_request(&self) {
         let Some(schema) = &self.schema else { return };
         let allowed = Pattern::parse("/request").map(|pattern| schema.locate(&pattern));
         if self.blueprint.request != Value::Bool(true) && matches!(allowed, Ok(Location::Illegal { .. })) {
@@ -90,7 +90,7 @@ impl Linter<'_> {
         }
     }
 
-    fn initial_state(&mut self) {
+    fn initial_state(&self) {
         let state = &self.blueprint.state;
         let limits = &self.blueprint.limits;
         let depth = json::depth(&state.initial);
@@ -186,7 +186,7 @@ impl Linter<'_> {
         }
     }
 
-    fn expression(&mut self, pointer: &str, text: &str, owner: ExpressionOwner<'_>) -> Option<Expr> {
+    fn expression(&self, pointer: &str, text: &str, owner: ExpressionOwner<'_>) -> Option<Expr> {
         let variables = owner.variables();
         match self.compiler().compile(text, owner) {
             Ok(expr) => Some(expr),
@@ -216,7 +216,7 @@ impl Linter<'_> {
                 };
                 self.report(finding, pointer, message, help);
                 let position = offset.and_then(|offset| self.source.position_in(pointer, offset));
-                if let (Some(position), Some(finding)) = (position, self.findings.last_mut()) {
+                if let (Some(position), Some(finding)) = (position, self.findings.borrow_mut().last_mut()) {
                     finding.position = Some(position);
                 }
                 None
@@ -224,7 +224,7 @@ impl Linter<'_> {
         }
     }
 
-    fn try_invariant(&mut self, pointer: &str, expr: &Expr, each: Option<&str>, allowance: &mut Allowance) {
+    fn try_invariant(&self, pointer: &str, expr: &Expr, each: Option<&str>, allowance: &mut Allowance) {
         let initial = &self.blueprint.state.initial;
         // As in the creation of a board: `before` equals `state`, and the patch is empty.
         let mut variables: Variables<'_> = BTreeMap::from([

@@ -15,7 +15,7 @@ const NAME_THE_END: &str =
 
 impl Linter<'_> {
     /// Warns of a board that never ends as done, or that is done before it begins.
-    pub(super) fn ending(&mut self) {
+    pub(super) fn ending(&self) {
         if self.blueprint.done.is_none() {
             return self.report("no_done", "", "nothing says when the task is finished", NAME_THE_END);
         }

@@ -20,19 +20,18 @@ const DEPTH_MAX: usize = 12;
 
 impl Linter<'_> {
     /// Warns of fields with more than one writer, and of those with none.
-    pub(super) fn fields(&mut self) {
+    pub(super) fn fields(&self) {
         self.two_writers();
         let unwritten = self.unwritten_reads();
         self.unwritten_fields(&unwritten);
     }
 
     /// Reports fields with two writers if the blueprint allows only one.
-    pub(super) fn one_writer(&mut self) {
+    pub(super) fn one_writer(&self) {
         if self.blueprint.writers != Writers::One {
             return;
         }
         let writes: Vec<_> = self.writes().collect();
-        let mut found = Vec::new();
         for (number, (name, write)) in writes.iter().enumerate() {
             let met = writes[..number]
                 .iter()
@@ -42,18 +41,15 @@ impl Linter<'_> {
                     "`{name}` and `{other}` may both write `{}` (`{}`), and `writers: one` allows one",
                     write.grant.path, met.grant.path
                 );
-                found.push((format!("{}/path", write.pointer), message));
+                let help =
+                    "Give each a field of its own, let one only append to an array (`/-`), or say `writers: many`.";
+                self.report("second_writer", &format!("{}/path", write.pointer), message, help);
             }
-        }
-        for (pointer, message) in found {
-            let help = "Give each a field of its own, let one only append to an array (`/-`), or say `writers: many`.";
-            self.report("second_writer", &pointer, message, help);
         }
     }
 
-    fn two_writers(&mut self) {
+    fn two_writers(&self) {
         let replaces = |write: &&Write<'_>| write.grant.ops.contains(&GrantOp::Replace);
-        let mut found = Vec::new();
         let seats: Vec<_> = self.worker_grants.iter().collect();
         for (number, (name, seat)) in seats.iter().enumerate() {
             for (other_name, other) in &seats[..number] {
@@ -77,19 +73,17 @@ impl Linter<'_> {
                         "`{name}` and `{other_name}` may both overwrite `{}` (`{}`)",
                         write.grant.path, met.grant.path
                     );
-                    found.push((format!("{}/path", write.pointer), message));
+                    let help = "Give each a field of its own, let one only `add`, or say of both when they may (`where`) \
+                                or what (`value`).";
+                    self.report("two_writers", &format!("{}/path", write.pointer), message, help);
                 }
             }
-        }
-        for (pointer, message) in found {
-            let help = "Give each a field of its own, let one only `add`, or say of both when they may (`where`) or what (`value`).";
-            self.report("two_writers", &pointer, message, help);
         }
     }
 
     /// Reports reads of places that are absent at first and that no grant can create; returns their patterns.
-    fn unwritten_reads(&mut self) -> Vec<Pattern> {
-        let mut found = Vec::new();
+    fn unwritten_reads(&self) -> Vec<Pattern> {
+        let mut patterns = Vec::new();
         for (name, seat) in &self.worker_grants {
             for read in &seat.reads {
                 let text = read.pattern.to_string();
@@ -100,15 +94,11 @@ impl Linter<'_> {
                 };
                 if !there && !self.writes().any(|(_, write)| comes(write)) {
                     let message = format!("`{name}` reads `{text}`, which is not there at first and nobody can write");
-                    found.push((read.pointer.clone(), read.pattern.clone(), message));
+                    let help = "Put it into `state.initial`, grant a worker to write it, or do not read it.";
+                    self.report("read_never_written", &read.pointer, message, help);
+                    patterns.push(read.pattern.clone());
                 }
             }
-        }
-        let mut patterns = Vec::new();
-        for (pointer, pattern, message) in found {
-            let help = "Put it into `state.initial`, grant a worker to write it, or do not read it.";
-            self.report("read_never_written", &pointer, message, help);
-            patterns.push(pattern);
         }
         patterns
     }
@@ -127,13 +117,12 @@ impl Linter<'_> {
     }
 
     /// Reports declared fields that are absent at first and that no grant can create.
-    fn unwritten_fields(&mut self, reported: &[Pattern]) {
+    fn unwritten_fields(&self, reported: &[Pattern]) {
         let document = &self.blueprint.state.schema;
         let mut fields = Fields { document, seen: BTreeSet::new(), found: Vec::new() };
         fields.walk("", document, "", 0);
         // Sorted by place, so that a field precedes the places below it.
         fields.found.sort();
-        let mut found = Vec::new();
         let mut missing: Vec<Pattern> = reported.to_vec();
         for (place, schema) in &fields.found {
             let Ok(pattern) = Pattern::parse(place) else { continue };
@@ -148,21 +137,18 @@ impl Linter<'_> {
                 let is_replaced = self
                     .writes()
                     .any(|(_, write)| write.pattern.collides(&pattern) && write.grant.ops.contains(&GrantOp::Replace));
-                found.push((format!("/state/schema{schema}"), place.clone(), is_replaced));
+                let (may, help) = match is_replaced {
+                    true => ("may only be replaced", "Grant `add`, or put it into `state.initial`."),
+                    false => (
+                        "nobody can write it",
+                        "Grant a worker to write it, put it into `state.initial`, or remove it from the schema.",
+                    ),
+                };
+                let message = format!("`{place}` is not there at first and {may}");
+                self.report("never_written", &format!("/state/schema{schema}"), message, help);
+                self.point_at_key();
                 missing.push(pattern);
             }
-        }
-        for (pointer, place, is_replaced) in found {
-            let (may, help) = match is_replaced {
-                true => ("may only be replaced", "Grant `add`, or put it into `state.initial`."),
-                false => (
-                    "nobody can write it",
-                    "Grant a worker to write it, put it into `state.initial`, or remove it from the schema.",
-                ),
-            };
-            let message = format!("`{place}` is not there at first and {may}");
-            self.report("never_written", &pointer, message, help);
-            self.point_at_key();
         }
     }
 }

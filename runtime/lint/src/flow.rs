@@ -22,7 +22,7 @@ pub(super) type Causes<'a> = BTreeMap<&'a WorkerName, BTreeMap<usize, BTreeSet<E
 
 impl<'a> Linter<'a> {
     /// Warns of rules and workers that will not act as intended.
-    pub(super) fn flow(&mut self) {
+    pub(super) fn flow(&self) {
         self.starts();
         let causes = self.causes();
         self.firing(&causes);
@@ -38,7 +38,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Reports rules that wait for each other, directly or through others.
-    pub(super) fn dependencies(&mut self) {
+    pub(super) fn dependencies(&self) {
         let rules = &self.blueprint.rules;
         let mut index: BTreeMap<&RuleName, usize> = BTreeMap::new();
         for (number, rule) in rules.iter().enumerate() {
@@ -62,7 +62,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    fn starts(&mut self) {
+    fn starts(&self) {
         let starts = |rule: &Rule| {
             use Trigger::{Each, Every, Manual, Signal, Start};
             matches!(rule.trigger, Start | Each(_) | Manual | Signal(_) | Every(_))
@@ -96,7 +96,7 @@ impl<'a> Linter<'a> {
     /// A heuristic: in a cycle of rules where each worker's writes trigger the next rule only by `replace` events,
     /// nothing grows or shrinks. So nothing in the contracts ends the cycle. A rule with a condition, or a worker with
     /// an explicit `invocations` limit, is assumed to end it.
-    fn loops(&mut self, causes: &Causes<'a>) {
+    fn loops(&self, causes: &Causes<'a>) {
         let rules = &self.blueprint.rules;
         let is_limited = |worker: &WorkerName| self.is_limited(worker);
         let bounded = |rule: &Rule| {
@@ -131,7 +131,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Warns of `idle` rules that wait for themselves, directly or through others, without an end.
-    fn own_rest(&mut self) {
+    fn own_rest(&self) {
         let rules = &self.blueprint.rules;
         let is_limited = |worker: &WorkerName| {
             self.is_limited(worker)
@@ -161,7 +161,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    fn readable_triggers(&mut self) {
+    fn readable_triggers(&self) {
         for (number, rule) in self.blueprint.rules.iter().enumerate() {
             let Some(path) = rule.trigger.template() else { continue };
             let Ok(place) = self.paths.parse(path) else { continue };
@@ -229,7 +229,7 @@ impl<'a> Linter<'a> {
         triggers.into_iter().any(|trigger| is_at(&trigger)) || self.writes().any(|(_, write)| is_at(&write.pattern))
     }
 
-    fn idle_workers(&mut self) {
+    fn idle_workers(&self) {
         let blueprint = self.blueprint;
         let mut woken: BTreeSet<&WorkerName> =
             blueprint.rules.iter().flat_map(|rule| blueprint.triggered_workers(&rule.run)).collect();

@@ -5,7 +5,7 @@ use patchboard_kernel::blueprint::{Approval, Expiry, Trigger};
 
 impl Linter<'_> {
     /// Reports members of later formats in a blueprint of format 1.
-    pub(super) fn format(&mut self) {
+    pub(super) fn format(&self) {
         if self.blueprint.blueprint > 1 {
             return;
         }

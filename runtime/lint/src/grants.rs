@@ -12,10 +12,9 @@ use patchboard_kernel::schema::Schema;
 impl Linter<'_> {
     /// Warns of grants on everything and on the request, of unusable grants, and of script replies that no grant
     /// allows.
-    pub(super) fn widths(&mut self) {
+    pub(super) fn widths(&self) {
         let request = Pattern::parse("/request").ok();
         let needed = self.needed_names();
-        let mut found = Vec::new();
         for (name, grants) in &self.worker_grants {
             for write in &grants.writes {
                 let pointer = format!("{}/path", write.pointer);
@@ -24,34 +23,33 @@ impl Linter<'_> {
                 if tokens.contains(&PatternToken::Deep) && tokens.iter().all(is_any) {
                     let message = format!("`{name}` may write everywhere: `{path}`");
                     let help = "Name the places that it is to write.";
-                    found.push(("wide_grant", pointer, message, help.to_owned()));
+                    self.report("wide_grant", &pointer, message, help);
                     continue;
                 }
-                found.extend(self.misfit(name.as_str(), write));
-                found.extend(self.undeclared_values(write));
+                let found = self.misfit(name.as_str(), write).into_iter().chain(self.undeclared_values(write));
+                for (code, at, message, help) in found {
+                    self.report(code, &at, message, help);
+                }
                 if write.grant.ops.iter().all(|op| *op == GrantOp::Add) && self.is_always_there(&write.pattern) {
                     let message =
                         format!("`{name}` may only add `{path}`, which is there at the beginning and never removed");
                     let help = "Grant `replace`, or leave it out of `state.initial`.";
-                    found.push(("unusable_grant", pointer.clone(), message, help.to_owned()));
+                    self.report("unusable_grant", &pointer, message, help);
                 }
                 if let Some(above) = self.missing_above(write) {
                     let message =
                         format!("`{name}` may write `{path}`, and nothing is at `{above}`, which nobody may add");
                     let help = format!("Grant a worker to add `{above}`, or put it into `state.initial`.");
-                    found.push(("unusable_grant", pointer.clone(), message, help));
+                    self.report("unusable_grant", &pointer, message, help);
                 }
                 let reaches = |request: &Pattern| write.pattern.overlaps(request) || request.lies_above(&write.pattern);
                 if request.as_ref().is_some_and(reaches) {
                     let message = format!("`{name}` may write to the request: `{path}`");
                     let help = "Let it write beside the request, which says what the user asked for.";
-                    found.push(("writes_request", pointer, message, help.to_owned()));
+                    self.report("writes_request", &pointer, message, help);
                 }
             }
-            found.extend(self.rejected_replies(name.as_str(), grants, needed.get(*name)));
-        }
-        for (code, pointer, message, help) in found {
-            self.report(code, &pointer, message, help);
+            self.rejected_replies(name.as_str(), grants, needed.get(*name));
         }
     }
 

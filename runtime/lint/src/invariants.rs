@@ -22,14 +22,11 @@ const PLACES_MAX: usize = 1000;
 
 impl Linter<'_> {
     /// Warns of invariants with an evaluation cost that grows with the board.
-    pub(super) fn invariants(&mut self) {
-        let found: Vec<_> = self
-            .expressions
-            .iter()
-            .filter_map(|expression| Some((expression.pointer.clone(), self.costly(expression)?)))
-            .collect();
-        for (pointer, (message, help)) in found {
-            self.report("costly_invariant", &pointer, message, help);
+    pub(super) fn invariants(&self) {
+        for expression in &self.expressions {
+            if let Some((message, help)) = self.costly(expression) {
+                self.report("costly_invariant", &expression.pointer, message, help);
+            }
         }
     }
 

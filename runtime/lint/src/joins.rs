@@ -11,7 +11,7 @@ use patchboard_kernel::pattern::Pattern;
 
 impl<'a> Linter<'a> {
     /// Warns of joins that wait only for the first of several completions of another rule.
-    pub(super) fn first_only(&mut self) {
+    pub(super) fn first_only(&self) {
         if !self.blueprint.joins_on_first() {
             return;
         }
@@ -42,7 +42,7 @@ impl<'a> Linter<'a> {
 
     /// Warns of joins that trigger too early: the worker reads a place that a rule outside the join may still be
     /// writing.
-    pub(super) fn early_joins(&mut self, causes: &Causes<'_>) {
+    pub(super) fn early_joins(&self, causes: &Causes<'_>) {
         if self.blueprint.joins_on_first() {
             return;
         }
@@ -63,7 +63,6 @@ impl<'a> Linter<'a> {
             caused.chain(after.map(|(number, _)| number)).collect()
         };
         let next: Vec<BTreeSet<usize>> = rules.iter().map(wakes).collect();
-        let mut found = Vec::new();
         for (number, rule) in rules.iter().enumerate() {
             let (Trigger::After(awaited) | Trigger::Settled(awaited)) = &rule.trigger else { continue };
             let awaited = names(awaited);
@@ -84,18 +83,15 @@ impl<'a> Linter<'a> {
                     rule.name, rule.run
                 );
                 let help = format!("Name `{other}` as well: `{}: […, {other}]`.", rule.trigger.word());
-                found.push((format!("/rules/{number}/trigger/{}", rule.trigger.word()), message, help));
+                let pointer = format!("/rules/{number}/trigger/{}", rule.trigger.word());
+                self.report("early_join", &pointer, message, help);
             }
-        }
-        for (pointer, message, help) in found {
-            self.report("early_join", &pointer, message, help);
         }
     }
 
     /// Warns of joins on a rule with unread results: no worker, rule, condition or board result uses them.
-    pub(super) fn unread_joins(&mut self) {
+    pub(super) fn unread_joins(&self) {
         let blueprint = self.blueprint;
-        let mut found = Vec::new();
         for (number, rule) in blueprint.rules.iter().enumerate() {
             let (Trigger::After(awaited) | Trigger::Settled(awaited)) = &rule.trigger else { continue };
             // A worker without reads only marks the moment.
@@ -114,12 +110,10 @@ impl<'a> Linter<'a> {
                         rule.name, other.name, written.grant.path
                     );
                     let help = format!("Add it to `reads` of `{}`, or do not wait for it.", rule.run);
-                    found.push((format!("/rules/{number}/trigger/{}", rule.trigger.word()), message, help));
+                    let pointer = format!("/rules/{number}/trigger/{}", rule.trigger.word());
+                    self.report("never_read", &pointer, message, help);
                 }
             }
-        }
-        for (pointer, message, help) in found {
-            self.report("never_read", &pointer, message, help);
         }
     }
 

@@ -54,7 +54,7 @@ pub(super) const ELSEWHERE: [&str; 10] = [
 
 impl Linter<'_> {
     /// Warns of keywords that no draft knows, in the schemas of the document, the request, signals and grants.
-    pub(super) fn keywords(&mut self) {
+    pub(super) fn keywords(&self) {
         let blueprint = self.blueprint;
         let mut schemas =
             vec![("/state/schema".to_owned(), &blueprint.state.schema), ("/request".to_owned(), &blueprint.request)];
@@ -70,7 +70,7 @@ impl Linter<'_> {
         }
     }
 
-    fn keywords_of(&mut self, pointer: &str, schema: &Value) {
+    fn keywords_of(&self, pointer: &str, schema: &Value) {
         let mut pending = vec![(pointer.to_owned(), schema)];
         let mut looked_at = 0;
         while let Some((pointer, schema)) = pending.pop() {
@@ -109,7 +109,7 @@ impl Linter<'_> {
         }
     }
 
-    fn unknown_keyword(&mut self, pointer: &str, keyword: &str) {
+    fn unknown_keyword(&self, pointer: &str, keyword: &str) {
         let help = match closest_name(keyword, KEYWORDS.split(' ')) {
             _ if keyword == "nullable" => {
                 "Write `type: [string, \"null\"]`, or `anyOf` with `{type: \"null\"}`.".to_owned()
@@ -122,7 +122,7 @@ impl Linter<'_> {
     }
 
     /// Warns of keywords that do not apply to the only type that a schema allows.
-    fn void_keywords(&mut self, pointer: &str, schema: &Map<String, Value>) {
+    fn void_keywords(&self, pointer: &str, schema: &Map<String, Value>) {
         let Some(of) = schema.get("type").and_then(Value::as_str) else { return };
         let others = SAID_OF.iter().filter(|(types, _)| !types.contains(&of));
         let keywords = others.flat_map(|(types, keywords)| keywords.split(' ').map(move |keyword| (keyword, types)));
@@ -135,7 +135,7 @@ impl Linter<'_> {
     }
 
     /// Warns of misspelt required names: a property has a similar name.
-    fn undeclared_names(&mut self, pointer: &str, schema: &Map<String, Value>) {
+    fn undeclared_names(&self, pointer: &str, schema: &Map<String, Value>) {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
         // A schema under `additionalProperties` describes each other member by itself.
         let is_of_many = pointer.split('/').any(|token| token != "additionalProperties" && ELSEWHERE.contains(&token));

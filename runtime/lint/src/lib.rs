@@ -52,6 +52,7 @@ pub mod source;
 mod stale_calls;
 mod workspace;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
@@ -210,7 +211,7 @@ struct Linter<'a> {
     effort: WorkBudget,
     worker_grants: BTreeMap<&'a WorkerName, WorkerGrants<'a>>,
     expressions: Vec<Expression<'a>>,
-    findings: Vec<Diagnostic>,
+    findings: RefCell<Vec<Diagnostic>>,
     opaque: Vec<OpaquePlace>,
 }
 
@@ -258,7 +259,7 @@ impl<'a> Linter<'a> {
             effort,
             worker_grants: BTreeMap::new(),
             expressions: Vec::new(),
-            findings: Vec::new(),
+            findings: RefCell::default(),
             opaque: Vec::new(),
         }
     }
@@ -277,7 +278,7 @@ impl<'a> Linter<'a> {
         self.one_writer();
         self.format();
         // A misspelt name makes other items look unused or unwritten, so warnings wait until the errors are fixed.
-        if !self.findings.iter().any(|finding| finding.severity == Severity::Error) {
+        if !self.findings.get_mut().iter().any(|finding| finding.severity == Severity::Error) {
             self.keywords();
             self.widths();
             self.carried();
@@ -293,38 +294,37 @@ impl<'a> Linter<'a> {
             self.invariants();
             self.consequences();
         }
-        (self.findings, self.opaque)
+        (self.findings.into_inner(), self.opaque)
     }
 
-    fn report(&mut self, code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) {
+    fn report(&self, code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) {
         self.push(Diagnostic::at(self.source, code, pointer, message, help));
     }
 
-    fn push(&mut self, finding: Diagnostic) {
+    fn push(&self, finding: Diagnostic) {
         // Findings beyond the limit are dropped. Errors displace warnings only after sorting, hence the margin.
-        if self.findings.len() < 4 * FINDINGS_MAX {
-            self.findings.push(finding);
+        let mut findings = self.findings.borrow_mut();
+        if findings.len() < 4 * FINDINGS_MAX {
+            findings.push(finding);
         }
     }
 
     /// Removes the consequences of a misspelt name in a rule's trigger, which is reported itself.
     fn consequences(&mut self) {
-        let misspelt: Vec<String> = self.of_code("undeclared_name").map(|finding| finding.pointer.clone()).collect();
+        let findings = self.findings.get_mut();
+        let misspelt = findings.iter().filter(|finding| finding.code == "undeclared_name");
+        let misspelt: Vec<String> = misspelt.map(|finding| finding.pointer.clone()).collect();
         let is_of = |trigger: &str| {
             let rest =
                 |at: &'_ String| at.strip_prefix(trigger).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
             misspelt.iter().any(rest)
         };
         let follows = |finding: &Diagnostic| matches!(finding.code, "never_fires" | "trigger_unreadable");
-        self.findings.retain(|finding| !follows(finding) || !is_of(&finding.pointer));
-    }
-
-    fn of_code<'s>(&'s self, code: &'s str) -> impl Iterator<Item = &'s Diagnostic> {
-        self.findings.iter().filter(move |finding| finding.code == code)
+        findings.retain(|finding| !follows(finding) || !is_of(&finding.pointer));
     }
 
     fn has(&self, code: &str) -> bool {
-        self.of_code(code).next().is_some()
+        self.findings.borrow().iter().any(|finding| finding.code == code)
     }
 
     /// Returns every write grant of every worker.

@@ -15,7 +15,7 @@ use patchboard_kernel::id::{GroupName, WorkerName};
 
 impl Linter<'_> {
     /// Checks workers, rules, models, agents and programs by name.
-    pub(super) fn names(&mut self, extensions: &[&dyn Extension]) {
+    pub(super) fn names(&self, extensions: &[&dyn Extension]) {
         for fragment in 0..self.blueprint.fragments.len() {
             let message = format!("the fragment `{}` was not included", self.blueprint.fragments[fragment]);
             let help = "Read the blueprint from a file, or write the fragment's contents into it.";
@@ -41,7 +41,7 @@ impl Linter<'_> {
         self.duplicates("/rules", rules);
     }
 
-    fn duplicates(&mut self, holder: &str, names: Vec<&str>) {
+    fn duplicates(&self, holder: &str, names: Vec<&str>) {
         let mut first = BTreeMap::new();
         for (index, name) in names.into_iter().enumerate() {
             let Some(other) = first.get(name) else {
@@ -55,7 +55,7 @@ impl Linter<'_> {
         }
     }
 
-    fn workers(&mut self, extensions: &[&dyn Extension]) {
+    fn workers(&self, extensions: &[&dyn Extension]) {
         let blueprint = self.blueprint;
         let roles: Vec<&str> = extensions.iter().flat_map(|extension| extension.roles()).collect();
         for (name, worker) in &blueprint.workers {
@@ -116,7 +116,7 @@ impl Linter<'_> {
     }
 
     /// Checks that a worker that is asked for an approval or a clarification is `human`.
-    fn person(&mut self, name: &WorkerName, pointer: &str) {
+    fn person(&self, name: &WorkerName, pointer: &str) {
         self.declared(name, pointer);
         if let Some(by) = self.blueprint.workers.get(name).filter(|by| by.agent != AgentKind::Human) {
             let message = format!("`{name}` is a `{}` worker and can be asked nothing", by.agent);
@@ -131,7 +131,7 @@ impl Linter<'_> {
             || actions.any(|(_, action)| *action == Action::Wake(name.clone()))
     }
 
-    fn programs(&mut self, name: &WorkerName, at: &str) {
+    fn programs(&self, name: &WorkerName, at: &str) {
         let worker = &self.blueprint.workers[name];
         let agent = &worker.agent;
         let misplaced = |field: &str, belongs: &str| {
@@ -163,7 +163,7 @@ impl Linter<'_> {
         }
     }
 
-    fn rules(&mut self) {
+    fn rules(&self) {
         let blueprint = self.blueprint;
         for (index, rule) in blueprint.rules.iter().enumerate() {
             let at = format!("/rules/{index}");
@@ -194,7 +194,7 @@ impl Linter<'_> {
     }
 
     /// Checks the definitions generated for groups: their names are reserved.
-    fn groups(&mut self) {
+    fn groups(&self) {
         for group in self.blueprint.misdefined_groups() {
             let name = definition_name(group);
             let message = format!("`{name}` is defined by who is in the group `{group}`");
@@ -206,7 +206,7 @@ impl Linter<'_> {
     }
 
     /// Reports members of a group with equal descriptions, if a rule selects one by name.
-    fn indistinct(&mut self) {
+    fn indistinct(&self) {
         let blueprint = self.blueprint;
         let groups: BTreeSet<_> = blueprint
             .rules
@@ -235,7 +235,7 @@ impl Linter<'_> {
     }
 
     /// Checks the workers that a rule runs, and the place of their name.
-    fn run_by(&mut self, rule: &Rule, pointer: &str) {
+    fn run_by(&self, rule: &Rule, pointer: &str) {
         let group = match &rule.run {
             Run::Worker(worker) => return self.declared(worker, pointer),
             Run::Group(group) | Run::Member { group, .. } => group,
@@ -255,7 +255,7 @@ impl Linter<'_> {
     }
 
     /// Checks that a group has a worker.
-    fn has_members(&mut self, group: &GroupName, pointer: &str, help: &str) {
+    fn has_members(&self, group: &GroupName, pointer: &str, help: &str) {
         if self.blueprint.group(group).is_empty() {
             let known: BTreeSet<&str> =
                 self.blueprint.workers.values().filter_map(|worker| Some(worker.group.as_ref()?.as_str())).collect();
@@ -264,7 +264,7 @@ impl Linter<'_> {
         }
     }
 
-    fn delay(&mut self, rule: &Rule, pointer: &str) {
+    fn delay(&self, rule: &Rule, pointer: &str) {
         let Some(delay) = &rule.delay else { return };
         let mut groups = delay.except_waits_of.iter();
         // A fragment may name a group that a blueprint does not use.
@@ -299,7 +299,7 @@ impl Linter<'_> {
         }
     }
 
-    fn actions(&mut self) {
+    fn actions(&self) {
         for (kind, action) in self.blueprint.circuit.actions() {
             if let Action::Wake(worker) = action {
                 self.declared(worker, &format!("/circuit/{kind}/then/wake"));
@@ -307,7 +307,7 @@ impl Linter<'_> {
         }
     }
 
-    fn declared(&mut self, name: &WorkerName, pointer: &str) {
+    fn declared(&self, name: &WorkerName, pointer: &str) {
         if !self.blueprint.workers.contains_key(name) {
             let known = self.blueprint.workers.keys().map(WorkerName::as_str);
             let is_group = |worker: &Worker| worker.group.as_ref().is_some_and(|group| group.as_str() == name.as_str());

@@ -17,7 +17,7 @@ use patchboard_kernel::schema::{Location, Schema};
 impl Linter<'_> {
     /// Checks the seats of `board` agents, and the limits on nested blueprints. A separate check covers the inside of
     /// each.
-    pub(super) fn inner(&mut self) {
+    pub(super) fn inner(&self) {
         let blueprint = self.blueprint;
         for (name, inner) in &blueprint.boards {
             let at = child("/boards", name);
@@ -63,7 +63,7 @@ impl Linter<'_> {
     }
 
     /// Checks both sides of one border.
-    fn mappings(&mut self, name: &WorkerName, inner: &NestedBoardSpec, at: &str) {
+    fn mappings(&self, name: &WorkerName, inner: &NestedBoardSpec, at: &str) {
         let blueprint = self.blueprint;
         let Some(of) = blueprint.boards.get(&inner.of) else {
             let known = blueprint.boards.keys().map(String::as_str);
@@ -108,7 +108,7 @@ impl Linter<'_> {
     }
 
     /// Checks the input: declared by the nested board, readable by the worker.
-    fn input(&mut self, name: &WorkerName, inner: &NestedBoardSpec, of: &Blueprint, at: &str) {
+    fn input(&self, name: &WorkerName, inner: &NestedBoardSpec, of: &Blueprint, at: &str) {
         let declared = of.request.get("properties").and_then(Value::as_object);
         if of.request.get("additionalProperties") != Some(&Value::Bool(false)) {
             let message = format!("`{}` takes a request with any members, so none of them is declared", inner.of);

@@ -44,7 +44,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Parses the pattern at `pointer`.
-    fn pattern(&mut self, pointer: &str, path: &str) -> Option<Pattern> {
+    fn pattern(&self, pointer: &str, path: &str) -> Option<Pattern> {
         match self.paths.parse(path) {
             Ok(pattern) => Some(pattern),
             Err(error) => {
@@ -57,17 +57,16 @@ impl<'a> Linter<'a> {
     }
 
     /// Checks that every path names a place, that grants do not conflict, and that every view has room.
-    pub(super) fn paths(&mut self) {
+    pub(super) fn paths(&self) {
         self.places();
-        for (name, grants) in std::mem::take(&mut self.worker_grants) {
-            self.grants(&grants);
-            self.budget(name.as_str(), &grants);
-            self.worker_grants.insert(name, grants);
+        for (name, grants) in &self.worker_grants {
+            self.grants(grants);
+            self.budget(name.as_str(), grants);
         }
         self.indices();
     }
 
-    fn places(&mut self) {
+    fn places(&self) {
         let blueprint = self.blueprint;
         let mut places: Vec<(String, Pattern)> = Vec::new();
         for grants in self.worker_grants.values() {
@@ -179,7 +178,7 @@ impl<'a> Linter<'a> {
         Some((missing.wrong, message, missing.help))
     }
 
-    fn place(&mut self, pointer: &str, pattern: &Pattern) {
+    fn place(&self, pointer: &str, pattern: &Pattern) {
         let Some(Missing { holder, wrong, why, help }) = self.missing(pattern) else { return };
         if wrong.starts_with('$') && holder.is_empty() {
             let message = format!("`{pattern}`: names that begin with `$` are kept for the system");
@@ -214,7 +213,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Reports conditions on places that the worker may also read without a condition.
-    fn conditional_reads(&mut self, grants: &WorkerGrants<'_>) {
+    fn conditional_reads(&self, grants: &WorkerGrants<'_>) {
         for read in grants.reads.iter().filter(|read| read.has_condition) {
             let text = read.pattern.to_string();
             let is_whole = !read.pattern.tokens().contains(&PatternToken::Deep);
@@ -235,7 +234,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    fn grants(&mut self, grants: &WorkerGrants<'_>) {
+    fn grants(&self, grants: &WorkerGrants<'_>) {
         self.conditional_reads(grants);
         for (index, write) in grants.writes.iter().enumerate() {
             self.value_schema(write);
@@ -282,7 +281,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Checks that the condition of a grant names a place on the grant's path.
-    fn condition_of(&mut self, write: &Write<'_>) {
+    fn condition_of(&self, write: &Write<'_>) {
         let Some(condition) = &write.grant.condition else { return };
         let pointer = format!("{}/where/of", write.pointer);
         let Some(of) = self.pattern(&pointer, &condition.of) else { return };
@@ -294,7 +293,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Checks that the `value` schema of a grant compiles.
-    fn value_schema(&mut self, write: &Write<'_>) {
+    fn value_schema(&self, write: &Write<'_>) {
         let Some(value) = &write.grant.value else { return };
         if self.schema.is_none() || self.values.is_full() {
             return;
@@ -305,7 +304,7 @@ impl<'a> Linter<'a> {
         }
     }
 
-    fn budget(&mut self, name: &str, grants: &WorkerGrants<'_>) {
+    fn budget(&self, name: &str, grants: &WorkerGrants<'_>) {
         let Some(schema) = &self.schema else { return };
         // A contract that does not compile has its own finding.
         if Contract::compile_with(grants.worker, &self.values, &self.compiler()).is_err() {
@@ -328,8 +327,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Reports paths with an array index that may later denote another element.
-    fn indices(&mut self) {
-        let mut found = Vec::new();
+    fn indices(&self) {
         let reads =
             self.worker_grants.values().flat_map(|seat| &seat.reads).map(|read| (read.pointer.clone(), &read.pattern));
         let writes = self.worker_grants.values().flat_map(|seat| &seat.writes);
@@ -357,19 +355,17 @@ impl<'a> Linter<'a> {
                 let is_bound = matches!(token, PatternToken::Bound(_));
                 let moved = self.moves_elements(&elements).map(|mover| (mover, "move"));
                 if let Some((mover, how)) = moved.or(replaced.map(|mover| (mover, "replace"))) {
-                    found.push((pointer.clone(), text, array, mover, how, is_bound));
+                    let message =
+                        format!("`{text}` counts on the place of an element of `{array}`, which `{mover}` may {how}");
+                    let help = match is_bound {
+                        true => format!(
+                            "Make the collection an object with ids as keys, or let `{mover}` only append: `{array}/-`."
+                        ),
+                        false => "Use `*`, or make the collection an object with ids as keys.".to_owned(),
+                    };
+                    self.report("index_grant", &pointer, message, help);
                 }
             }
-        }
-        for (pointer, text, array, mover, how, is_bound) in found {
-            let message = format!("`{text}` counts on the place of an element of `{array}`, which `{mover}` may {how}");
-            let help = match is_bound {
-                true => format!(
-                    "Make the collection an object with ids as keys, or let `{mover}` only append: `{array}/-`."
-                ),
-                false => "Use `*`, or make the collection an object with ids as keys.".to_owned(),
-            };
-            self.report("index_grant", &pointer, message, help);
         }
     }
 

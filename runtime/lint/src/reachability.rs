@@ -14,7 +14,7 @@ type NeverFiring = BTreeMap<usize, String>;
 
 impl Linter<'_> {
     /// Reports rules on an event that no worker can cause, and rules that wait for such a rule.
-    pub(super) fn firing(&mut self, causes: &Causes<'_>) {
+    pub(super) fn firing(&self, causes: &Causes<'_>) {
         let rules = &self.blueprint.rules;
         let mut dead: BTreeMap<usize, String> = BTreeMap::new();
         for (number, rule) in rules.iter().enumerate() {

@@ -10,9 +10,8 @@ use patchboard_kernel::pattern::PatternToken;
 impl<'a> Linter<'a> {
     /// Warns of rules that trigger a worker for its own writes, or for each of many elements. The worker may only add a
     /// place, and it exists by then.
-    pub(super) fn nothing_left(&mut self, causes: &Causes<'a>) {
+    pub(super) fn nothing_left(&self, causes: &Causes<'a>) {
         let blueprint = self.blueprint;
-        let mut found = Vec::new();
         let is_open = |rule: &&Rule| rule.when.is_none() && !matches!(rule.run, Run::Member { .. });
         for (number, rule) in blueprint.rules.iter().enumerate().filter(|(_, rule)| is_open(rule)) {
             for worker in blueprint.triggered_workers(&rule.run) {
@@ -24,11 +23,10 @@ impl<'a> Linter<'a> {
                     true => self.after_itself(rule, worker, grants),
                     false => self.after_the_first(rule, worker, grants),
                 };
-                found.extend(finding.map(|(message, help)| (format!("/rules/{number}/trigger"), message, help)));
+                if let Some((message, help)) = finding {
+                    self.report("nothing_left", &format!("/rules/{number}/trigger"), message, help);
+                }
             }
-        }
-        for (pointer, message, help) in found {
-            self.report("nothing_left", &pointer, message, help);
         }
     }
 

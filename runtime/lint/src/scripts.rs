@@ -33,15 +33,9 @@ impl Linter<'_> {
         })
     }
 
-    /// Returns the operations of fixed replies that no write grant of the worker allows. `bound`: the names that have a
+    /// Warns of operations in fixed replies that no write grant of the worker allows. `bound`: the names that have a
     /// value there.
-    pub(super) fn rejected_replies(
-        &self,
-        name: &str,
-        seat: &WorkerGrants<'_>,
-        bound: Option<&BTreeSet<String>>,
-    ) -> Vec<(&'static str, String, String, String)> {
-        let mut found = Vec::new();
+    pub(super) fn rejected_replies(&self, name: &str, seat: &WorkerGrants<'_>, bound: Option<&BTreeSet<String>>) {
         let bound: Vec<&str> = bound.into_iter().flatten().map(String::as_str).collect();
         // The last reply that contains each text.
         let mut said = BTreeMap::new();
@@ -55,25 +49,25 @@ impl Linter<'_> {
             };
             // Earlier replies may be rejected on purpose.
             let is_last = nth + 1 == seat.worker.script.len();
-            found.extend(
-                is_last
-                    .then(|| malformed(name, seat, reply))
-                    .flatten()
-                    .map(|(message, help)| ("script_refused", at.clone(), message, help)),
-            );
+            if is_last && let Some((message, help)) = malformed(name, seat, reply) {
+                self.report("script_refused", &at, message, help);
+            }
             let (at, patch) = match reply.get("patch") {
                 Some(patch) => (format!("{at}/patch"), patch),
                 None => (at, reply),
             };
             for (op_nth, op) in patch.as_array().into_iter().flatten().enumerate() {
                 let (Some(op), Some(path)) = (written(op), op.get("path").and_then(Value::as_str)) else { continue };
+                let refuse = |member: &str, message: String, help: String| {
+                    self.report("script_refused", &format!("{at}/{op_nth}/{member}"), message, help);
+                };
                 if path == "/$expand/-" {
                     continue;
                 }
                 let Ok(place) = PointerBuf::parse(path) else {
                     let message = format!("`{name}` answers with `{op}` at `{path}`, which is no JSON Pointer");
                     let help = format!("Begin it with a slash: `/{path}`.");
-                    found.push(("script_refused", format!("{at}/{op_nth}/path"), message, help));
+                    refuse("path", message, help);
                     continue;
                 };
                 let template = self.paths.parse(path).ok();
@@ -90,7 +84,7 @@ impl Linter<'_> {
                                 .to_owned()
                         }
                     };
-                    found.push(("script_refused", format!("{at}/{op_nth}/path"), message, help));
+                    refuse("path", message, help);
                     continue;
                 }
                 let appends = place.split_back().filter(|(_, last)| is_index(&last.decoded()));
@@ -103,7 +97,7 @@ impl Linter<'_> {
                 if let Some(missing) = sought.as_ref().and_then(|place| self.missing(place)) {
                     let message =
                         format!("`{name}` answers with `{op}` at `{path}`, which is no place: {}", missing.why);
-                    found.push(("script_refused", format!("{at}/{op_nth}/path"), message, missing.help));
+                    refuse("path", message, missing.help);
                     continue;
                 }
                 // Other names are allowed there, but one similar to a declared name is probably misspelt.
@@ -112,20 +106,20 @@ impl Linter<'_> {
                 {
                     let message = format!("`{path}`: `properties` of {holder} has no `{wrong}`");
                     let help = format!("Did you mean `{near}`?");
-                    found.push(("undeclared_name", format!("{at}/{op_nth}/path"), message, help));
+                    self.report("undeclared_name", &format!("{at}/{op_nth}/path"), message, help);
                 }
                 let matching: Vec<&Write<'_>> = seat.writes.iter().filter(|write| allows(write)).collect();
                 if matching.is_empty() {
                     let message = format!("`{name}` answers with `{op}` at `{path}`, and no grant of it matches that");
                     let help = "Grant the place under `writes`, or write elsewhere.".to_owned();
-                    found.push(("script_refused", format!("{at}/{op_nth}/path"), message, help));
+                    refuse("path", message, help);
                     continue;
                 }
                 if is_last && !matching.iter().any(|write| may(&write.grant.ops, op)) {
                     let message =
                         format!("`{name}` answers with `{op}` at `{path}`, and its grant there has no such operation");
                     let help = format!("Name `{op}` in `ops` of the grant, or write another operation.");
-                    found.push(("script_refused", format!("{at}/{op_nth}/op"), message, help));
+                    refuse("op", message, help);
                     continue;
                 }
                 // A reply that a later one corrects is rejected on purpose.
@@ -140,7 +134,7 @@ impl Linter<'_> {
                     let message =
                         format!("`{name}` answers with a value at `{path}` that `value` of its grant does not allow");
                     let help = "Change the value, or `value` of the grant.".to_owned();
-                    found.push(("script_refused", format!("{at}/{op_nth}/value"), message, help));
+                    refuse("value", message, help);
                 } else if self.effort.spend(WorkKind::Grants, patch.as_array().map_or(0, Vec::len) as u64)
                     && is_alone(patch, op_nth, path)
                     && let Some(violation) =
@@ -149,11 +143,10 @@ impl Linter<'_> {
                     let message =
                         format!("`{name}` answers with a value at `{path}` that the schema refuses: {violation}");
                     let help = "Change the value, or the schema.".to_owned();
-                    found.push(("script_refused", format!("{at}/{op_nth}/value"), message, help));
+                    refuse("value", message, help);
                 }
             }
         }
-        found
     }
 }
 

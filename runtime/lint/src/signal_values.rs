@@ -15,7 +15,7 @@ use patchboard_kernel::schema::Location;
 
 impl Linter<'_> {
     /// Warns of signals and places with names similar to declared ones, and of places that cannot exist.
-    pub(super) fn carried(&mut self) {
+    pub(super) fn carried(&self) {
         let blueprint = self.blueprint;
         for (number, rule) in blueprint.rules.iter().enumerate() {
             let at = format!("/rules/{number}");
@@ -75,8 +75,7 @@ impl Linter<'_> {
     }
 
     /// Warns of a rule that never finds a worker's name, or a time, at the place it uses.
-    fn unusable(&mut self, rule: &Rule, at: &str) {
-        let mut found = Vec::new();
+    fn unusable(&self, rule: &Rule, at: &str) {
         if let Run::Member { group, at: from } = &rule.run
             && let Some((place, said)) = self.trigger_value_schema(rule, from)
         {
@@ -89,7 +88,7 @@ impl Linter<'_> {
                     rule.name
                 );
                 let help = "Name a place whose schema allows the names of the group's workers.";
-                found.push((format!("{at}/run/at"), message, help));
+                self.report("never_fires", &format!("{at}/run/at"), message, help);
             }
         }
         if let Some(DelayLength::At(from)) = rule.delay.as_ref().map(|delay| &delay.length)
@@ -98,10 +97,7 @@ impl Linter<'_> {
         {
             let message =
                 format!("`{}` never fires: {place} is never a number of milliseconds by its schema", rule.name);
-            found.push((format!("{at}/delay/at"), message, "Name a place whose schema says integer."));
-        }
-        for (pointer, message, help) in found {
-            self.report("never_fires", &pointer, message, help);
+            self.report("never_fires", &format!("{at}/delay/at"), message, "Name a place whose schema says integer.");
         }
     }
 

@@ -26,9 +26,8 @@ const APART: &str = "Let each call write a place of its own, or set the worker's
 
 impl<'a> Linter<'a> {
     /// Warns of workers triggered for each of many elements, if their parallel calls make each other stale.
-    pub(super) fn stale_calls(&mut self, causes: &Causes<'a>) {
+    pub(super) fn stale_calls(&self, causes: &Causes<'a>) {
         let blueprint = self.blueprint;
-        let mut found = Vec::new();
         for (number, rule) in blueprint.rules.iter().enumerate() {
             let Some(each) = self.each(rule) else { continue };
             for (name, seat) in
@@ -41,18 +40,14 @@ impl<'a> Linter<'a> {
                     let storm =
                         self.is_side_by_side(seat).then(|| self.stale_reason(rule, &each, name, seat)).flatten();
                     let storm = storm.or_else(|| self.same_element_reason(rule, name, seat));
-                    found.extend(storm.map(|(why, help)| {
-                        let message = format!(
-                            "`{}` wakes `{name}` for each change at `{}`; {why}, so that calls side by side make each other stale",
-                            rule.name, each.path
-                        );
-                        (format!("/rules/{number}/run"), message, help)
-                    }));
+                    let Some((why, help)) = storm else { continue };
+                    let message = format!(
+                        "`{}` wakes `{name}` for each change at `{}`; {why}, so that calls side by side make each other stale",
+                        rule.name, each.path
+                    );
+                    self.report("stale_storm", &format!("/rules/{number}/run"), message, help);
                 }
             }
-        }
-        for (pointer, message, help) in found {
-            self.report("stale_storm", &pointer, message, help);
         }
     }
 

@@ -8,7 +8,7 @@ use patchboard_kernel::pattern::{Pattern, PatternToken};
 use patchboard_kernel::schema::Location;
 
 impl Linter<'_> {
-    pub(super) fn workspace(&mut self) {
+    pub(super) fn workspace(&self) {
         let blueprint = self.blueprint;
         for (name, worker) in &blueprint.workers {
             let Some(files) = &worker.files else { continue };
@@ -53,7 +53,7 @@ impl Linter<'_> {
     }
 
     /// Checks that a `remote` agent only edits, in the workspace directory itself.
-    fn remote_files(&mut self, at: &str, name: &str, files: &FileAccess) {
+    fn remote_files(&self, at: &str, name: &str, files: &FileAccess) {
         if !files.run.is_empty() {
             let message = "`remote` agents run no programs here, and have no `diff`, `commit` and `merge`";
             self.report("bad_files", &format!("{at}/run"), message, "Remove it, or make the agent llm or script.");
@@ -71,7 +71,7 @@ impl Linter<'_> {
     }
 
     /// Checks that the document leaves the reserved member for files to the kernel.
-    fn kept_for_files(&mut self) {
+    fn kept_for_files(&self) {
         let blueprint = self.blueprint;
         if blueprint.state.initial.get(FILES).is_some() {
             let message = format!("`{FILES}` is kept for what is known of the files of the workspace");
@@ -92,11 +92,11 @@ impl Linter<'_> {
         }
         let Ok(place) = place else { return };
         let reaches = |path: &Pattern| path.collides(&place) || path.lies_above(&place) || place.lies_above(path);
-        let grants = self.worker_grants.values().flat_map(|seat| &seat.writes).filter(|write| reaches(&write.pattern));
-        let found: Vec<_> = grants.map(|write| (format!("{}/path", write.pointer), write.grant.path.clone())).collect();
-        for (pointer, path) in found {
-            let message = format!("`{path}` reaches `/{FILES}`, which only edits of files change");
-            self.report("reserved_name", &pointer, message, "Give the worker `files: {edit: […]}` instead.");
+        let grants = self.worker_grants.values().flat_map(|seat| &seat.writes);
+        for write in grants.filter(|write| reaches(&write.pattern)) {
+            let message = format!("`{}` reaches `/{FILES}`, which only edits of files change", write.grant.path);
+            let help = "Give the worker `files: {edit: […]}` instead.";
+            self.report("reserved_name", &format!("{}/path", write.pointer), message, help);
         }
     }
 
