@@ -210,52 +210,39 @@ async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
 }
 
 fn report(runs: &[Run]) -> String {
-    let rows: Vec<Vec<String>> = report::by_system(runs)
-        .into_iter()
-        .map(|(system, runs)| {
-            let sum = |name: &str| report::sum(&runs, name);
-            let tokens: u64 = runs.iter().map(|run| run.tokens()).sum();
-            let per = |count: usize| match count {
-                0 => "–".to_owned(),
-                count => format!("{:.0}", tokens as f64 / count as f64),
-            };
-            vec![
-                system.to_owned(),
-                report::share(sum("won"), runs.len()),
-                report::share(sum("reached"), sum("conditions")),
-                report::share(sum("admissible"), sum("actions")),
-                report::mean_of(&runs, |run| run.measure("steps"), 1),
-                report::mean_of(&runs, |run| run.tokens() as f64, 0),
-                per(sum("steps")),
-                per(sum("won")),
-                report::share(runs.iter().filter(|run| run.is_invalid).count(), runs.len()),
-                report::mean_of(&runs, |run| run.seconds, 0),
-            ]
-        })
-        .collect();
-    let heading = [
-        "system",
-        "won",
-        "goal conditions reached",
-        "admissible actions",
-        "steps",
-        "tokens of a game",
-        "tokens per step",
-        "tokens per game won",
-        "invalid documents",
-        "seconds",
-    ];
-    let games: Vec<Vec<String>> = runs
-        .iter()
-        .map(|run| {
-            let end = format!("{} ({})", run.end, run.cause);
-            let goal = run.shown["goal"].as_str().unwrap_or("–").to_owned();
-            let reached = format!("{} of {}", run.measure("reached"), run.measure("conditions"));
-            let (seed, steps) = (run.key.seed.to_string(), run.measure("steps").to_string());
-            vec![goal, seed, run.key.system.clone(), end, reached, steps, run.tokens().to_string()]
-        })
-        .collect();
-    let single = ["game", "seed", "system", "end", "goal conditions reached", "steps", "tokens"];
+    let systems: Vec<(&str, Vec<&Run>)> = report::by_system(runs).into_iter().collect();
+    let share = |runs: &[&Run], part: &str, of: &str| report::share(report::sum(runs, part), report::sum(runs, of));
+    let tokens_per = |runs: &[&Run], measure: &str| match report::sum(runs, measure) {
+        0 => "–".to_owned(),
+        count => format!("{:.0}", runs.iter().map(|run| run.tokens()).sum::<u64>() as f64 / count as f64),
+    };
+    let by_system = report::columns(
+        &systems,
+        &[
+            ("system", &|(system, _)| (*system).to_owned()),
+            ("won", &|(_, runs)| report::share(report::sum(runs, "won"), runs.len())),
+            ("goal conditions reached", &|(_, runs)| share(runs, "reached", "conditions")),
+            ("admissible actions", &|(_, runs)| share(runs, "admissible", "actions")),
+            ("steps", &|(_, runs)| report::mean_of(runs, |run| run.measure("steps"), 1)),
+            ("tokens of a game", &|(_, runs)| report::mean_of(runs, |run| run.tokens() as f64, 0)),
+            ("tokens per step", &|(_, runs)| tokens_per(runs, "steps")),
+            ("tokens per game won", &|(_, runs)| tokens_per(runs, "won")),
+            ("invalid documents", &|(_, runs)| report::share_of(runs, |run| run.is_invalid)),
+            ("seconds", &|(_, runs)| report::mean_of(runs, |run| run.seconds, 0)),
+        ],
+    );
+    let games = report::columns(
+        runs,
+        &[
+            ("game", &|run| run.shown["goal"].as_str().unwrap_or("–").to_owned()),
+            ("seed", &|run| run.key.seed.to_string()),
+            ("system", &|run| run.key.system.clone()),
+            ("end", &|run| format!("{} ({})", run.end, run.cause)),
+            ("goal conditions reached", &|run| run.part("reached", "conditions")),
+            ("steps", &|run| run.measure("steps").to_string()),
+            ("tokens", &|run| run.tokens().to_string()),
+        ],
+    );
     let differs = |name: &str, of: &dyn Fn(&Run) -> f64, decimals| {
         let rows = report::differences(runs, "patchboard", of, decimals);
         format!(
@@ -264,12 +251,10 @@ fn report(runs: &[Run]) -> String {
         )
     };
     format!(
-        "{}\nFirst attempts:\n\n{}\n{}\n{}\n{}",
-        report::table(&heading, &rows),
+        "{by_system}\nFirst attempts:\n\n{}\n{}\n{}\n{games}",
         report::first_attempts(runs),
         differs("Tokens", &|run| run.tokens() as f64, 0),
         differs("Goal conditions reached", &|run| run.measure("reached"), 2),
-        report::table(&single, &games)
     )
 }
 

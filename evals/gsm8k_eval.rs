@@ -184,61 +184,46 @@ async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
 }
 
 fn report(runs: &[Run]) -> String {
-    let rows: Vec<Vec<String>> = report::by_system(runs)
-        .into_iter()
-        .map(|(arm, runs)| {
-            let sum = |name: &str| report::sum(&runs, name);
-            let is_full =
-                |run: &&&Run| run.measure("answers") > 1.0 && run.measure("agreeing") == run.measure("answers");
-            vec![
-                arm.to_owned(),
-                report::share(sum("right"), runs.len()),
-                report::share(sum("decided"), runs.len()),
-                report::mean_of(&runs, |run| run.measure("rounds"), 2),
-                report::share(sum("agreeing"), sum("answers")),
-                report::share(runs.iter().filter(is_full).count(), sum("asked")),
-                report::mean_of(&runs, |run| run.attempts.len() as f64, 1),
-                report::mean_of(&runs, |run| run.tokens() as f64, 0),
-                report::mean_of(&runs, |run| run.seconds, 0),
-            ]
-        })
-        .collect();
-    let heading = [
-        "arm",
-        "right",
-        "by the decider",
-        "rounds",
-        "answers that agree",
-        "ballots of one mind",
-        "calls",
-        "tokens",
-        "seconds",
-    ];
-    let questions: Vec<Vec<String>> = runs
-        .iter()
-        .map(|run| {
-            let shown = |name: &str| run.shown[name].as_str().unwrap_or("–").to_owned();
-            vec![
-                run.key.task.clone(),
-                run.key.system.clone(),
-                shown("expected"),
-                shown("given"),
-                shown("by"),
-                format!("{} ({})", run.end, run.cause),
-                run.measure("rounds").to_string(),
-                format!("{} of {}", run.measure("agreeing"), run.measure("answers")),
-                run.tokens().to_string(),
-            ]
-        })
-        .collect();
-    let single = ["question", "arm", "expected", "given", "by", "end", "rounds", "answers that agree", "tokens"];
+    let arms: Vec<(&str, Vec<&Run>)> = report::by_system(runs).into_iter().collect();
+    let is_full = |run: &&&Run| run.measure("answers") > 1.0 && run.measure("agreeing") == run.measure("answers");
+    let by_arm = report::columns(
+        &arms,
+        &[
+            ("arm", &|(arm, _)| (*arm).to_owned()),
+            ("right", &|(_, runs)| report::share(report::sum(runs, "right"), runs.len())),
+            ("by the decider", &|(_, runs)| report::share(report::sum(runs, "decided"), runs.len())),
+            ("rounds", &|(_, runs)| report::mean_of(runs, |run| run.measure("rounds"), 2)),
+            ("answers that agree", &|(_, runs)| {
+                report::share(report::sum(runs, "agreeing"), report::sum(runs, "answers"))
+            }),
+            ("ballots of one mind", &|(_, runs)| {
+                report::share(runs.iter().filter(is_full).count(), report::sum(runs, "asked"))
+            }),
+            ("calls", &|(_, runs)| report::mean_of(runs, |run| run.attempts.len() as f64, 1)),
+            ("tokens", &|(_, runs)| report::mean_of(runs, |run| run.tokens() as f64, 0)),
+            ("seconds", &|(_, runs)| report::mean_of(runs, |run| run.seconds, 0)),
+        ],
+    );
+    let shown = |run: &Run, name: &str| run.shown[name].as_str().unwrap_or("–").to_owned();
+    let questions = report::columns(
+        runs,
+        &[
+            ("question", &|run| run.key.task.clone()),
+            ("arm", &|run| run.key.system.clone()),
+            ("expected", &|run| shown(run, "expected")),
+            ("given", &|run| shown(run, "given")),
+            ("by", &|run| shown(run, "by")),
+            ("end", &|run| format!("{} ({})", run.end, run.cause)),
+            ("rounds", &|run| run.measure("rounds").to_string()),
+            ("answers that agree", &|run| run.part("agreeing", "answers")),
+            ("tokens", &|run| run.tokens().to_string()),
+        ],
+    );
     let tokens = report::differences(runs, &Arm::Full.name(), |run| run.tokens() as f64, 0);
     format!(
-        "{}\nFirst attempts:\n\n{}\nTokens of a question, beyond those of full:\n\n{}\n{}",
-        report::table(&heading, &rows),
+        "{by_arm}\nFirst attempts:\n\n{}\nTokens of a question, beyond those of full:\n\n{}\n{questions}",
         report::first_attempts(runs),
         report::table(&["arm", "pairs", "difference"], &tokens),
-        report::table(&single, &questions)
     )
 }
 

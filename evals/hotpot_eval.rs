@@ -145,59 +145,39 @@ async fn evaluate(arguments: &Arguments) -> Result<String, Box<dyn Error>> {
 }
 
 fn report(runs: &[Run]) -> String {
-    let rows: Vec<Vec<String>> = report::by_system(runs)
-        .into_iter()
-        .map(|(system, runs)| {
-            let sum = |name: &str| report::sum(&runs, name);
-            vec![
-                system.to_owned(),
-                report::share(sum("answered"), runs.len()),
-                report::share(sum("unsupported"), sum("claims")),
-                report::share(sum("covered"), sum("needed")),
-                report::share(sum("precise"), sum("verified")),
-                report::share(runs.iter().filter(|run| run.is_invalid).count(), runs.len()),
-                report::mean_of(&runs, |run| run.attempts.len() as f64, 1),
-                report::mean_of(&runs, |run| run.tokens() as f64, 0),
-                report::mean_of(&runs, |run| run.seconds, 0),
-            ]
-        })
-        .collect();
-    let heading = [
-        "system",
-        "answered",
-        "unsupported claims",
-        "needed sentences verified",
-        "verified that are needed",
-        "invalid documents",
-        "calls",
-        "tokens",
-        "seconds",
-    ];
-    let questions: Vec<Vec<String>> = runs
-        .iter()
-        .map(|run| {
-            let shown = |name: &str| run.shown[name].as_str().unwrap_or("–").to_owned();
-            let part = |one: &str, of: &str| format!("{} of {}", run.measure(one), run.measure(of));
-            let end = format!("{} ({})", run.end, run.cause);
-            let (task, system) = (run.key.task.clone(), run.key.system.clone());
-            vec![
-                task,
-                system,
-                shown("expected"),
-                shown("given"),
-                end,
-                part("covered", "needed"),
-                run.tokens().to_string(),
-            ]
-        })
-        .collect();
-    let single = ["question", "system", "expected", "given", "end", "needed sentences verified", "tokens"];
+    let systems: Vec<(&str, Vec<&Run>)> = report::by_system(runs).into_iter().collect();
+    let share = |runs: &[&Run], part: &str, of: &str| report::share(report::sum(runs, part), report::sum(runs, of));
+    let by_system = report::columns(
+        &systems,
+        &[
+            ("system", &|(system, _)| (*system).to_owned()),
+            ("answered", &|(_, runs)| report::share(report::sum(runs, "answered"), runs.len())),
+            ("unsupported claims", &|(_, runs)| share(runs, "unsupported", "claims")),
+            ("needed sentences verified", &|(_, runs)| share(runs, "covered", "needed")),
+            ("verified that are needed", &|(_, runs)| share(runs, "precise", "verified")),
+            ("invalid documents", &|(_, runs)| report::share_of(runs, |run| run.is_invalid)),
+            ("calls", &|(_, runs)| report::mean_of(runs, |run| run.attempts.len() as f64, 1)),
+            ("tokens", &|(_, runs)| report::mean_of(runs, |run| run.tokens() as f64, 0)),
+            ("seconds", &|(_, runs)| report::mean_of(runs, |run| run.seconds, 0)),
+        ],
+    );
+    let shown = |run: &Run, name: &str| run.shown[name].as_str().unwrap_or("–").to_owned();
+    let questions = report::columns(
+        runs,
+        &[
+            ("question", &|run| run.key.task.clone()),
+            ("system", &|run| run.key.system.clone()),
+            ("expected", &|run| shown(run, "expected")),
+            ("given", &|run| shown(run, "given")),
+            ("end", &|run| format!("{} ({})", run.end, run.cause)),
+            ("needed sentences verified", &|run| run.part("covered", "needed")),
+            ("tokens", &|run| run.tokens().to_string()),
+        ],
+    );
     let tokens = report::differences(runs, "patchboard", |run| run.tokens() as f64, 0);
     format!(
-        "{}\nFirst attempts:\n\n{}\nTokens of a question, beyond those of patchboard:\n\n{}\n{}",
-        report::table(&heading, &rows),
+        "{by_system}\nFirst attempts:\n\n{}\nTokens of a question, beyond those of patchboard:\n\n{}\n{questions}",
         report::first_attempts(runs),
         report::table(&["system", "pairs", "difference"], &tokens),
-        report::table(&single, &questions)
     )
 }

@@ -23,6 +23,13 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
+/// Formats a table of columns, each with its heading and the function of its cells.
+pub fn columns<R>(rows: &[R], columns: &[(&str, &dyn Fn(&R) -> String)]) -> String {
+    let heading: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
+    let cells = |row: &R| columns.iter().map(|(_, cell)| cell(row)).collect();
+    table(&heading, &rows.iter().map(cells).collect::<Vec<_>>())
+}
+
 /// Groups the runs by system.
 pub fn by_system(runs: &[Run]) -> BTreeMap<&str, Vec<&Run>> {
     let mut systems = BTreeMap::<&str, Vec<&Run>>::new();
@@ -50,6 +57,11 @@ pub fn mean(values: &[f64], decimals: usize) -> String {
 /// Sums up a count.
 pub fn sum(runs: &[&Run], measure: &str) -> usize {
     runs.iter().map(|run| run.measure(measure)).sum::<f64>() as usize
+}
+
+/// Formats the share of the runs for which `is_so` holds.
+pub fn share_of(runs: &[&Run], is_so: impl Fn(&Run) -> bool) -> String {
+    share(runs.iter().filter(|run| is_so(run)).count(), runs.len())
 }
 
 /// Formats the [`mean`] of a value of each run.

@@ -70,6 +70,11 @@ impl Run {
         self.attempts.iter().map(|attempt| attempt.prompt + attempt.completion).sum()
     }
 
+    /// Formats a measure as a part of another: `2 of 3`.
+    pub fn part(&self, part: &str, of: &str) -> String {
+        format!("{} of {}", self.measure(part), self.measure(of))
+    }
+
     /// Returns a measure; 0 if there is none of that name.
     pub fn measure(&self, name: &str) -> f64 {
         self.measures.get(name).copied().unwrap_or(0.0)
