@@ -49,6 +49,10 @@ impl BoardHandle {
         self.channel.ask(input, self.principal.clone()).await
     }
 
+    async fn outcome(&self, input: Input) -> Result<Outcome, RuntimeError> {
+        self.ask(input).await?.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
+    }
+
     /// Returns the board's id.
     pub fn id(&self) -> &BoardId {
         self.channel.board()
@@ -93,16 +97,14 @@ impl BoardHandle {
     /// Sends a proposal to the kernel; returns once the outcome is durable. After a storage error the proposal may have
     /// been recorded.
     pub async fn propose(&self, proposal: Proposal) -> Result<Outcome, RuntimeError> {
-        let decided = self.ask(Input::Propose(proposal)).await?;
-        decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
+        self.outcome(Input::Propose(proposal)).await
     }
 
     /// Records an edit of workspace files, or an external change of them. Returns once the outcome is durable, or
     /// [`Outcome::RejectedUnrecorded`] if, for example, the attempt or the board is over. The caller changes the files
     /// themselves.
     pub async fn edit(&self, edit: Edit) -> Result<Outcome, RuntimeError> {
-        let decided = self.ask(Input::Edit(edit)).await?;
-        decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
+        self.outcome(Input::Edit(edit)).await
     }
 
     /// Asks to continue an attempt with another call of its model, which may take `reserve` tokens; `usage` is that of
@@ -118,8 +120,7 @@ impl BoardHandle {
         usage: Option<Usage>,
         reserve: u64,
     ) -> Result<Outcome, RuntimeError> {
-        let decided = self.ask(Input::Continue { invocation, attempt, usage, reserve }).await?;
-        decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
+        self.outcome(Input::Continue { invocation, attempt, usage, reserve }).await
     }
 
     /// Ends an attempt without a proposal. Returns once that is durable; false if the attempt was over before.
@@ -165,8 +166,7 @@ impl BoardHandle {
     /// Sends a person's answer to a question of the board. Returns once the outcome is durable, or
     /// [`Outcome::RejectedUnrecorded`] if the answer does not count.
     pub async fn answer(&self, answer: Answer) -> Result<Outcome, RuntimeError> {
-        let decided = self.ask(Input::Answer(answer)).await?;
-        decided.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
+        self.outcome(Input::Answer(answer)).await
     }
 
     /// Pauses dispatch. Has no effect on a paused board. For `token` see [`BoardHandle::signal`].

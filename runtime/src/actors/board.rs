@@ -8,6 +8,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::time::Instant;
 
+use super::ActorResult;
 use super::kernel::KernelActor;
 use super::messages::{BoardMessage, KernelMessage, StartMode};
 use super::{Context, breaker, scheduler, stop, worker};
@@ -53,11 +54,7 @@ impl Actor for BoardSupervisor {
     type State = State;
     type Arguments = Arguments;
 
-    async fn pre_start(
-        &self,
-        myself: ActorRef<BoardMessage>,
-        arguments: Arguments,
-    ) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: ActorRef<BoardMessage>, arguments: Arguments) -> ActorResult<State> {
         let Arguments { context, channel: published, blueprint, beginning, claim } = arguments;
         myself.cast(BoardMessage::Restart(beginning))?;
         let failures = Failures::new(context.options.restarts);
@@ -72,12 +69,7 @@ impl Actor for BoardSupervisor {
         })
     }
 
-    async fn handle(
-        &self,
-        myself: ActorRef<BoardMessage>,
-        message: BoardMessage,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: ActorRef<BoardMessage>, message: BoardMessage, state: &mut State) -> ActorResult {
         state.probe().hit("board", message.kind());
         match message {
             BoardMessage::Restart(beginning) => {
@@ -105,7 +97,7 @@ impl Actor for BoardSupervisor {
         myself: ActorRef<BoardMessage>,
         event: SupervisionEvent,
         state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         let (child, error) = match event {
             // Only the supervisor stops children of the present generation.
             SupervisionEvent::ActorTerminated(child, _, reason) => (child, reason.unwrap_or_default().into()),
@@ -162,16 +154,7 @@ impl State {
 const fn may_pass(cause: &RuntimeError) -> bool {
     match cause {
         RuntimeError::Journal(error) => error.is_transient(),
-        RuntimeError::Crashed { .. } | RuntimeError::Interrupted(_) => true,
-        RuntimeError::Board(_)
-        | RuntimeError::AlreadyRunning(_)
-        | RuntimeError::Closed(_)
-        | RuntimeError::BoardEnded(_)
-        | RuntimeError::BadSignal { .. }
-        | RuntimeError::SignalRejected { .. }
-        | RuntimeError::CannotRetry { .. }
-        | RuntimeError::IdempotencyConflict(_)
-        | RuntimeError::Start(_) => false,
+        other => matches!(other, RuntimeError::Crashed { .. } | RuntimeError::Interrupted(_)),
     }
 }
 
@@ -202,7 +185,7 @@ impl Failures {
 }
 
 impl Generation {
-    async fn start(myself: &ActorCell, state: &State, beginning: StartMode) -> Result<Self, ActorProcessingErr> {
+    async fn start(myself: &ActorCell, state: &State, beginning: StartMode) -> ActorResult<Self> {
         let context = &state.context;
         let link = || myself.clone();
         let probe = || context.options.failpoints.for_board(state.channel.board());

@@ -2,8 +2,9 @@
 //!
 //! The cancellations follow the calls through the scheduler, the only sender of a worker.
 
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorRef};
 
+use super::ActorResult;
 use super::messages::{BreakerMessage, SchedulerMessage};
 use crate::failpoints::Failpoints;
 
@@ -19,11 +20,7 @@ impl Actor for BreakerActor {
     type State = Arguments;
     type Arguments = Arguments;
 
-    async fn pre_start(
-        &self,
-        _: ActorRef<BreakerMessage>,
-        arguments: Arguments,
-    ) -> Result<Self::State, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<BreakerMessage>, arguments: Arguments) -> ActorResult<Self::State> {
         Ok(arguments)
     }
 
@@ -32,7 +29,7 @@ impl Actor for BreakerActor {
         _: ActorRef<BreakerMessage>,
         message: BreakerMessage,
         state: &mut Self::State,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         state.probe.hit("breaker", "durable");
         let BreakerMessage::Durable(cancellations) = message;
         drop(state.scheduler.cast(SchedulerMessage::Cancel(cancellations)));

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorRef};
 use tokio::runtime::Handle;
 
+use super::ActorResult;
 use super::Context;
 use super::messages::WriterMessage;
 
@@ -18,11 +19,7 @@ impl Actor for JournalWriter {
     type State = Arc<Context>;
     type Arguments = Arc<Context>;
 
-    async fn pre_start(
-        &self,
-        _: ActorRef<WriterMessage>,
-        context: Arc<Context>,
-    ) -> Result<Arc<Context>, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<WriterMessage>, context: Arc<Context>) -> ActorResult<Arc<Context>> {
         Ok(context)
     }
 
@@ -31,7 +28,7 @@ impl Actor for JournalWriter {
         _: ActorRef<WriterMessage>,
         message: WriterMessage,
         context: &mut Arc<Context>,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         context.options.failpoints.hit("journal_writer", "flush");
         match message {
             // Most messages find their records appended by the transaction after the current one.

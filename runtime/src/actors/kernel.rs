@@ -15,9 +15,10 @@ use patchboard_kernel::board::{Effects, Input, Outcome, Proposal, ProposalSource
 use patchboard_kernel::driver::Driver;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::record::{Body, Ended, Epoch, Kind, Principal};
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorRef};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::ActorResult;
 use super::Context;
 use super::admission::{self, WaitingCalls};
 use super::messages::{BreakerMessage, CallKey, InputResult, KernelMessage, SchedulerMessage, StartMode};
@@ -62,17 +63,12 @@ impl Actor for KernelActor {
         &self,
         _: ActorRef<KernelMessage>,
         (context, published, clock): Self::Arguments,
-    ) -> Result<State, ActorProcessingErr> {
+    ) -> ActorResult<State> {
         let probe = context.options.failpoints.for_board(published.board());
         Ok(State { probe, context, channel: published, clock, running: None })
     }
 
-    async fn handle(
-        &self,
-        myself: ActorRef<KernelMessage>,
-        message: KernelMessage,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: ActorRef<KernelMessage>, message: KernelMessage, state: &mut State) -> ActorResult {
         state.probe.hit("kernel", message.kind());
         let mut turn = None;
         match message {
@@ -449,24 +445,7 @@ fn attempt_key(input: &Input) -> Option<IdempotencyKey> {
         Input::Propose(Proposal { from: ProposalSource::Attempt { invocation, attempt }, .. })
         | Input::AgentFailed { invocation, attempt, .. }
         | Input::Defer { invocation, attempt, .. } => Some(IdempotencyKey::for_attempt(*invocation, *attempt)),
-        Input::Propose(_)
-        | Input::Continue { .. }
-        | Input::Admit { .. }
-        | Input::Unavailable
-        | Input::Retry(_)
-        | Input::Tick
-        | Input::ClockJump { .. }
-        | Input::Signal { .. }
-        | Input::Answer(_)
-        | Input::Pause { .. }
-        | Input::Resume { .. }
-        | Input::Cancel
-        | Input::Meltdown
-        | Input::Snapshot { .. }
-        | Input::Amend { .. }
-        | Input::Edit(_)
-        | Input::Redact(_)
-        | Input::TakeOver { .. } => None,
+        _ => None,
     }
 }
 

@@ -37,8 +37,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use patchboard_kernel::id::BoardId;
-use ractor::ActorCell;
+use ractor::{ActorCell, ActorProcessingErr};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use crate::board_channel::BoardChannel;
 use crate::error::RuntimeError;
@@ -46,6 +47,17 @@ use crate::group_commit::GroupCommit;
 use crate::observer::Observer;
 use crate::options::Options;
 use crate::plan_cache::PlanCache;
+
+pub(crate) type ActorResult<T = ()> = Result<T, ActorProcessingErr>;
+
+/// Task that is aborted when dropped.
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
 
 /// Shared state of all actors of a runtime.
 pub(crate) struct Context {

@@ -9,10 +9,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use patchboard_kernel::blueprint::Blueprint;
-use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorCell, ActorId, ActorRef, SupervisionEvent};
 
 use tokio::time::Instant;
 
+use super::ActorResult;
 use super::board::Failures;
 use super::journal_writer::JournalWriter;
 use super::messages::{StartMode, WriterMessage};
@@ -84,11 +85,7 @@ impl Actor for Root {
     type State = State;
     type Arguments = Arguments;
 
-    async fn pre_start(
-        &self,
-        myself: ActorRef<RootMessage>,
-        arguments: Arguments,
-    ) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, myself: ActorRef<RootMessage>, arguments: Arguments) -> ActorResult<State> {
         let Arguments { context, boards, writer } = arguments;
         let writer_failures = Failures::new(context.options.restarts);
         let state =
@@ -97,12 +94,7 @@ impl Actor for Root {
         Ok(state)
     }
 
-    async fn handle(
-        &self,
-        myself: ActorRef<RootMessage>,
-        message: RootMessage,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: ActorRef<RootMessage>, message: RootMessage, state: &mut State) -> ActorResult {
         let published = message.channel();
         if matches!(message, RootMessage::ReplaceWriter) {
             state.is_writer_due = false;
@@ -122,7 +114,7 @@ impl Actor for Root {
         myself: ActorRef<RootMessage>,
         event: SupervisionEvent,
         state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    ) -> ActorResult {
         // A child that ended without a reason was stopped on purpose, as the writer at a shutdown.
         let (child, orderly, reason) = match event {
             SupervisionEvent::ActorTerminated(child, _, reason) => {
@@ -154,7 +146,7 @@ async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, String> {
 }
 
 impl State {
-    async fn start_writer(&self, myself: ActorCell) -> Result<(), ActorProcessingErr> {
+    async fn start_writer(&self, myself: ActorCell) -> ActorResult {
         let (writer, _) = Actor::spawn_linked(None, JournalWriter, Arc::clone(&self.context), myself).await?;
         self.writer.store(Some(Arc::new(writer.clone())));
         // Flushes records queued while there was no writer.
@@ -298,16 +290,11 @@ mod tests {
         type State = ();
         type Arguments = ();
 
-        async fn pre_start(&self, _: ActorRef<RootMessage>, (): ()) -> Result<(), ActorProcessingErr> {
+        async fn pre_start(&self, _: ActorRef<RootMessage>, (): ()) -> ActorResult {
             Ok(())
         }
 
-        async fn handle(
-            &self,
-            _: ActorRef<RootMessage>,
-            message: RootMessage,
-            (): &mut (),
-        ) -> Result<(), ActorProcessingErr> {
+        async fn handle(&self, _: ActorRef<RootMessage>, message: RootMessage, (): &mut ()) -> ActorResult {
             self.0.fetch_add(usize::from(message.kind() == "replace_writer"), Ordering::SeqCst);
             Ok(())
         }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use patchboard_kernel::board::{Cancellation, Input};
 use patchboard_kernel::id::{Timestamp, WorkerName};
-use ractor::{Actor, ActorProcessingErr, ActorRef};
-use tokio::task::JoinHandle;
+use ractor::{Actor, ActorRef};
 
 use super::admission;
 use super::messages::{CallKey, KernelMessage, SchedulerMessage, WorkerMessage};
+use super::{ActorResult, Task};
 use crate::agent::PermitFuture;
 use crate::clock::BoardClock;
 use crate::failpoints::Failpoints;
@@ -31,15 +31,6 @@ pub(crate) struct State {
 /// Longest time between looks at the clock, because a clock jump may bring a schedule nearer.
 const ALARM_MAX: Duration = Duration::from_secs(60);
 
-/// Task that is aborted when dropped.
-struct Task(JoinHandle<()>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 pub(crate) struct SchedulerActor;
 
 impl Actor for SchedulerActor {
@@ -47,20 +38,11 @@ impl Actor for SchedulerActor {
     type State = State;
     type Arguments = Arguments;
 
-    async fn pre_start(
-        &self,
-        _: ActorRef<SchedulerMessage>,
-        arguments: Arguments,
-    ) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<SchedulerMessage>, arguments: Arguments) -> ActorResult<State> {
         Ok(State { of_board: arguments, alarm: None, waiting: BTreeMap::new() })
     }
 
-    async fn handle(
-        &self,
-        _: ActorRef<SchedulerMessage>,
-        message: SchedulerMessage,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, _: ActorRef<SchedulerMessage>, message: SchedulerMessage, state: &mut State) -> ActorResult {
         match message {
             SchedulerMessage::Wait(calls) => state.wait(calls),
             SchedulerMessage::Durable { calls, awaiting_admission, wake_at, ended } => {
@@ -106,7 +88,7 @@ impl State {
                 let permit = admitting.await;
                 drop(kernel.cast(KernelMessage::Admitted { key, permit }));
             });
-            self.waiting.insert(key, Task(task));
+            self.waiting.insert(key, Task(task.abort_handle()));
         }
     }
 
@@ -114,9 +96,10 @@ impl State {
         // At least a millisecond, so that a clock that disagrees with tokio's cannot make this a busy loop.
         let pause = Duration::from_millis(at.ms_since(self.of_board.clock.now()).max(1)).min(ALARM_MAX);
         let kernel = self.of_board.kernel.clone();
-        Task(tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             tokio::time::sleep(pause).await;
             drop(kernel.cast(KernelMessage::Decide { input: Input::Tick, principal: None, caller: None }));
-        }))
+        });
+        Task(task.abort_handle())
     }
 }

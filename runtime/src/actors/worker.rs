@@ -11,11 +11,11 @@ use patchboard_kernel::board::{Input, Proposal, ProposalSource, RequestDeferral}
 use patchboard_kernel::deferral::{Deferral, PATIENCE_MS, WAIT_MS};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::InvocationId;
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use ractor::{Actor, ActorRef};
 use tokio::sync::Semaphore;
-use tokio::task::AbortHandle;
 
 use super::messages::{CallKey, KernelMessage, WorkerMessage};
+use super::{ActorResult, Task};
 use crate::agent::{Agent, Call, CallResult, Failure};
 use crate::failpoints::Failpoints;
 
@@ -39,15 +39,6 @@ struct RunningCall {
     _task: Task,
 }
 
-/// Task that is aborted when dropped.
-struct Task(AbortHandle);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 pub(crate) struct WorkerActor;
 
 impl Actor for WorkerActor {
@@ -55,18 +46,13 @@ impl Actor for WorkerActor {
     type State = State;
     type Arguments = Arguments;
 
-    async fn pre_start(&self, _: ActorRef<WorkerMessage>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<WorkerMessage>, arguments: Arguments) -> ActorResult<State> {
         let Arguments { agent, kernel, calls_max, probe } = arguments;
         let places = Arc::new(Semaphore::new(calls_max.max(1)));
         Ok(State { probe, agent, kernel, places, running: BTreeMap::new() })
     }
 
-    async fn handle(
-        &self,
-        myself: ActorRef<WorkerMessage>,
-        message: WorkerMessage,
-        state: &mut State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, myself: ActorRef<WorkerMessage>, message: WorkerMessage, state: &mut State) -> ActorResult {
         state.probe.hit("worker", message.kind());
         match message {
             WorkerMessage::Call(call) => state.call(&myself, call),

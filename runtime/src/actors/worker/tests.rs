@@ -31,20 +31,11 @@ impl Actor for Ear {
     type State = mpsc::UnboundedSender<(InvocationId, u32)>;
     type Arguments = mpsc::UnboundedSender<(InvocationId, u32)>;
 
-    async fn pre_start(
-        &self,
-        _: ActorRef<KernelMessage>,
-        heard: Self::State,
-    ) -> Result<Self::State, ActorProcessingErr> {
+    async fn pre_start(&self, _: ActorRef<KernelMessage>, heard: Self::State) -> ActorResult<Self::State> {
         Ok(heard)
     }
 
-    async fn handle(
-        &self,
-        _: ActorRef<KernelMessage>,
-        message: KernelMessage,
-        heard: &mut Self::State,
-    ) -> Result<(), ActorProcessingErr> {
+    async fn handle(&self, _: ActorRef<KernelMessage>, message: KernelMessage, heard: &mut Self::State) -> ActorResult {
         if let KernelMessage::Decide { input: Input::Propose(proposal), .. } = message
             && let ProposalSource::Attempt { invocation, attempt } = proposal.from
         {
