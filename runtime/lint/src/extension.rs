@@ -8,16 +8,14 @@ use crate::diagnostic::Diagnostic;
 use crate::extended::LintContext;
 use crate::source::{FileLoader, Source};
 
+/// Result of an expansion; an error has all findings about the member.
+pub type Expanded = Result<(), Vec<Diagnostic>>;
+
 /// Extension of blueprints.
 pub trait Extension: Sync {
     /// Replaces the extension's member of a blueprint by workers, rules and boards. `file` is the file of the source,
-    /// if another names it. Returns all findings about the member if it has any.
-    fn expand(
-        &self,
-        source: &mut Source,
-        files: &mut dyn FileLoader,
-        file: Option<&String>,
-    ) -> Result<(), Vec<Diagnostic>> {
+    /// if another names it.
+    fn expand(&self, source: &mut Source, files: &mut dyn FileLoader, file: Option<&String>) -> Expanded {
         let _ = (source, files, file);
         Ok(())
     }

@@ -315,19 +315,16 @@ impl Drawing {
             Trigger::Manual => (occasion("manual".to_owned()), None),
             Trigger::Every(cron) => (occasion(format!("every {cron}")), None),
             Trigger::Signal(name) => (occasion(format!("signal {name}")), None),
-            Trigger::Event { op, path } => {
+            Trigger::Event { path, .. } | Trigger::Each(path) => {
                 let Some(place) = Place::named(path, PathSyntax::for_formats(blueprint.blueprint, FORMAT)) else {
                     return;
                 };
                 self.awaited.insert(place.clone());
-                (vec![Node::Place(place)], Some(op.map_or("change", EventOp::as_str)))
-            }
-            Trigger::Each(path) => {
-                let Some(place) = Place::named(path, PathSyntax::for_formats(blueprint.blueprint, FORMAT)) else {
-                    return;
+                let on = match rule.trigger {
+                    Trigger::Event { op, .. } => op.map_or("change", EventOp::as_str),
+                    _ => "start",
                 };
-                self.awaited.insert(place.clone());
-                (vec![Node::Place(place)], Some("start"))
+                (vec![Node::Place(place)], Some(on))
             }
             Trigger::After(names) | Trigger::Settled(names) | Trigger::AfterFirst(names) | Trigger::Idle(names) => {
                 let awaited = blueprint.rules.iter().filter(|other| names.contains(&other.name));

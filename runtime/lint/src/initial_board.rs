@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::ending::{self, begins};
 use super::follow_ups::{self, FollowUp};
-use super::paths::declares;
+use super::undeclared::declares;
 use super::{Diagnostic, closest_name, suggest};
 use crate::source::{Source, child};
 use patchboard_kernel::bindings::Bindings;

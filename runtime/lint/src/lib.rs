@@ -50,6 +50,7 @@ mod scripts;
 mod signal_values;
 pub mod source;
 mod stale_calls;
+mod undeclared;
 mod workspace;
 
 use std::cell::RefCell;

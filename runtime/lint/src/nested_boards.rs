@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use super::paths::declares;
+use super::undeclared::declares;
 use super::{Linter, suggest};
 use crate::source::{BOARD_DEPTH_MAX, child};
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, GrantOp, NestedBoardSpec};

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::comparisons::{may_be, signal_of};
 use super::keywords::NAME_MIN;
-use super::paths::{suggest_token, undeclared_in};
+use super::paths::suggest_token;
+use super::undeclared::undeclared_in;
 use super::{Linter, closest_name};
 use crate::source::child;
 use patchboard_kernel::blueprint::{DelayLength, Rule, Run, Trigger};

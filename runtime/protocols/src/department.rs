@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use patchboard_kernel::rejection::code_enum;
-use patchboard_lint::extension::Extension;
+use patchboard_lint::extension::{Expanded, Extension};
 use patchboard_lint::source::{FileLoader, Source};
-use patchboard_lint::{Diagnostic, FindingCode, Severity};
+use patchboard_lint::{FindingCode, Severity};
 
 mod declaration;
 mod expansion;
@@ -29,12 +29,7 @@ pub use validation::{COLUMNS, ManifestError, NEW_VALUE_PREFIX};
 pub struct DepartmentFolders;
 
 impl Extension for DepartmentFolders {
-    fn expand(
-        &self,
-        source: &mut Source,
-        files: &mut dyn FileLoader,
-        file: Option<&String>,
-    ) -> Result<(), Vec<Diagnostic>> {
+    fn expand(&self, source: &mut Source, files: &mut dyn FileLoader, file: Option<&String>) -> Expanded {
         include::resolve(source, files, file)
     }
 

@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use patchboard_kernel::rejection::code_enum;
-use patchboard_lint::extension::Extension;
+use patchboard_lint::extension::{Expanded, Extension};
 use patchboard_lint::source::{FileLoader, Source};
-use patchboard_lint::{Diagnostic, FindingCode, LintContext};
+use patchboard_lint::{FindingCode, LintContext};
 
 pub use expansion::{Expansion, GeneratedPart, NodeGrants, REQUEST_DATA_SCHEMA, RESUME_SIGNAL, WorkflowArgs, expand};
 pub use status::Status;
@@ -30,12 +30,7 @@ pub use warning::{Warning, is_node_name};
 pub struct Workflows;
 
 impl Extension for Workflows {
-    fn expand(
-        &self,
-        source: &mut Source,
-        files: &mut dyn FileLoader,
-        file: Option<&String>,
-    ) -> Result<(), Vec<Diagnostic>> {
+    fn expand(&self, source: &mut Source, files: &mut dyn FileLoader, file: Option<&String>) -> Expanded {
         include::resolve(source, files, file)
     }
 
