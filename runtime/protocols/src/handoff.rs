@@ -8,7 +8,6 @@ mod request;
 mod route;
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +91,8 @@ code_enum! {
 }
 
 /// Rejected operation on a handoff.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct HandoffError {
     /// Code for programs.
     pub code: HandoffCode,
@@ -105,14 +105,6 @@ impl HandoffError {
         Self { code, message: message.into() }
     }
 }
-
-impl fmt::Display for HandoffError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for HandoffError {}
 
 /// Checks a transition. Fails with [`HandoffCode::Terminal`] if `from` is a final state, else
 /// [`HandoffCode::IllegalTransition`].

@@ -1,5 +1,7 @@
 //! Edge cases of handoff moves, routes and follow-ups; the published vectors are in `tests/it/sw4rm.rs`.
 
+use std::fmt;
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{NegotiationCode, NegotiationError, Policy};
+use super::{Content, NegotiationCode, NegotiationError, Policy};
 use patchboard_kernel::rejection::code_enum;
 
 /// Maximum number of events of a negotiation. The last two are reserved for its end.
@@ -207,4 +207,22 @@ impl Phase {
             (Self::Drafted, EventKind::Decide) => Ok(Self::Ended),
         }
     }
+}
+
+/// Returns the content of a draft.
+pub(super) fn content_of(event: &Value) -> Option<Content> {
+    match Event::parse(event).ok()? {
+        Event::Propose(draft) | Event::Counter(draft) => draft.content().ok(),
+        _ => None,
+    }
+}
+
+/// Returns the tokens of an event: the reported number, but at least one per four bytes of its content.
+pub(super) fn tokens_of(event: &Value) -> u64 {
+    let said = event.get("tokens").and_then(Value::as_u64).unwrap_or(0);
+    let text = |name: &str| event.get(name).and_then(Value::as_str).map_or(0, |text| text.len() as u64);
+    let payload = event.get("payload").map_or(0, patchboard_kernel::json::size);
+    // Base64 encodes three bytes in four characters.
+    let bytes = text("payload_b64") / 4 * 3 + payload + text("notes");
+    said.max(bytes.div_ceil(4))
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::event::{content_of, tokens_of};
 use super::report::{
     DecidedBy, DecisionReport, Diff, EvaluationReport, HumanAnswer, Outcome, RecordedEvaluation, RejectedEvent, Report,
     Version,
@@ -13,11 +14,10 @@ use super::state::{
 };
 use super::stop_rules::{self, HumanChoice, RoundAction, RoundSummary};
 use super::{
-    Check, Checks, Content, Draft, EVENTS_MAX, Evaluation, Event, NegotiationCode, NegotiationError, Phase, Policy,
-    Profile, StopReason, blend, confidence, delta, deterministic, effective_policy, messages, patch,
+    Check, Checks, Draft, EVENTS_MAX, Evaluation, Event, NegotiationCode, NegotiationError, Phase, Policy, Profile,
+    StopReason, blend, confidence, delta, deterministic, effective_policy, messages, patch,
 };
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::json as document;
 
 /// Events reserved for the end: a decision or an abort, and one late event.
 const RESERVED: usize = 2;
@@ -161,14 +161,7 @@ impl SessionUpdate<'_> {
                     let from = evaluation.from.clone();
                     self.evaluation(at, evaluation).map_err(|why| (why.code, vec![why.message], from, false))
                 }
-                Ok(
-                    Event::Propose(_)
-                    | Event::Counter(_)
-                    | Event::Evaluate(_)
-                    | Event::Policy { .. }
-                    | Event::Decide { .. }
-                    | Event::Abort { .. },
-                ) => Ok(()),
+                Ok(_) => Ok(()),
             };
             if let Err((code, problems, from, again)) = judged {
                 let round = self.session.rounds.len();
@@ -362,14 +355,14 @@ impl SessionUpdate<'_> {
     fn judgement(&self, round: usize) -> Option<&EvaluationReport> {
         self.session.reports.iter().find_map(|report| match report {
             Report::Evaluation(judgement) if judgement.round == round => Some(judgement),
-            Report::Evaluation(_) | Report::Person(_) | Report::Decision(_) => None,
+            _ => None,
         })
     }
 
     fn human_choice(&self, round: usize) -> Option<HumanChoice> {
         self.session.reports.iter().find_map(|report| match report {
             Report::Person(word) if word.round == round => Some(word.said),
-            Report::Evaluation(_) | Report::Person(_) | Report::Decision(_) => None,
+            _ => None,
         })
     }
 
@@ -493,23 +486,4 @@ fn human_answer(question: &Question, round: usize, woken: &AdvanceInput) -> Opti
 fn next_party(parties: &[String], author: &str) -> String {
     let next = parties.iter().position(|party| party == author).map_or(0, |at| at + 1);
     parties.get(next).or(parties.first()).cloned().unwrap_or_default()
-}
-
-fn content_of(event: &Value) -> Option<Content> {
-    match Event::parse(event).ok()? {
-        Event::Propose(draft) | Event::Counter(draft) => draft.content().ok(),
-        Event::Open { .. } | Event::Policy { .. } | Event::Evaluate(_) | Event::Decide { .. } | Event::Abort { .. } => {
-            None
-        }
-    }
-}
-
-/// Returns the tokens of an event: the reported number, but at least one per four bytes of its content.
-fn tokens_of(event: &Value) -> u64 {
-    let said = event.get("tokens").and_then(Value::as_u64).unwrap_or(0);
-    let text = |name: &str| event.get(name).and_then(Value::as_str).map_or(0, |text| text.len() as u64);
-    let payload = event.get("payload").map_or(0, document::size);
-    // Base64 encodes three bytes in four characters.
-    let bytes = text("payload_b64") / 4 * 3 + payload + text("notes");
-    said.max(bytes.div_ceil(4))
 }

@@ -1,7 +1,6 @@
 //! Votes, and their aggregation.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -92,13 +91,16 @@ impl From<Vote> for WireVote {
 }
 
 /// Errors in votes.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum VoteError {
     /// There are no votes.
+    #[error("there is no vote")]
     Empty,
     /// The critic's id is empty.
+    #[error("the `critic_id` of a vote is empty")]
     EmptyCriticId,
     /// A member is missing that only abstentions may omit.
+    #[error("the vote of {critic_id} has no `{member}`; only who abstains (`abstain: true`) leaves it out")]
     Missing {
         /// The critic.
         critic_id: String,
@@ -106,6 +108,7 @@ pub enum VoteError {
         member: &'static str,
     },
     /// A score is not between 0 and 10.
+    #[error("the score of {critic_id} is {score}; scores go from 0 to {SCORE_MAX}")]
     Score {
         /// The critic.
         critic_id: String,
@@ -113,6 +116,7 @@ pub enum VoteError {
         score: f64,
     },
     /// A confidence is not between 0 and 1.
+    #[error("the confidence of {critic_id} is {confidence}; confidences go from 0 to 1")]
     Confidence {
         /// The critic.
         critic_id: String,
@@ -120,35 +124,12 @@ pub enum VoteError {
         confidence: f64,
     },
     /// A consensus threshold is not between 0 and 1.
+    #[error("the threshold is {threshold}; shares go from 0 to 1")]
     Threshold {
         /// The threshold.
         threshold: f64,
     },
 }
-
-impl fmt::Display for VoteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("there is no vote"),
-            Self::EmptyCriticId => f.write_str("the `critic_id` of a vote is empty"),
-            Self::Missing { critic_id, member } => {
-                write!(
-                    f,
-                    "the vote of {critic_id} has no `{member}`; only who abstains (`abstain: true`) leaves it out"
-                )
-            }
-            Self::Score { critic_id, score } => {
-                write!(f, "the score of {critic_id} is {score}; scores go from 0 to {SCORE_MAX}")
-            }
-            Self::Confidence { critic_id, confidence } => {
-                write!(f, "the confidence of {critic_id} is {confidence}; confidences go from 0 to 1")
-            }
-            Self::Threshold { threshold } => write!(f, "the threshold is {threshold}; shares go from 0 to 1"),
-        }
-    }
-}
-
-impl std::error::Error for VoteError {}
 
 impl Vote {
     /// Checks the ranges of score and confidence.

@@ -120,21 +120,7 @@ impl JournalError {
 
     /// Returns true if a retry may succeed with nothing else changed.
     pub const fn is_transient(&self) -> bool {
-        match self {
-            Self::Locked | Self::DiskFull | Self::Unreadable(_) | Self::Io(_) => true,
-            Self::Fenced { .. }
-            | Self::Owned { .. }
-            | Self::NotFound(_)
-            | Self::Corrupt { .. }
-            | Self::BadRecord { .. }
-            | Self::RecordsLost(_)
-            | Self::NotAJournal(_)
-            | Self::NewerFormat { .. }
-            | Self::ReadOnly
-            | Self::Replaced(_)
-            | Self::BadBatch { .. }
-            | Self::MissingPart { .. } => false,
-        }
+        matches!(self, Self::Locked | Self::DiskFull | Self::Unreadable(_) | Self::Io(_))
     }
 }
 
