@@ -35,8 +35,8 @@ use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::options::{CreateOptions, Options};
 use patchboard_runtime::runtime::{Runtime, WeakRuntime};
 use patchboard_runtime::status::BoardStatus;
-use patchboard_storage::journal::{Journal, JournalError};
 use patchboard_runtime::tools::BoxFuture;
+use patchboard_storage::journal::{Journal, JournalError};
 use serde_json::Value;
 
 use self::accounts::{Accounts, ended_at};
