@@ -23,8 +23,11 @@ pub fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     out
 }
 
-/// Formats a table of columns, each with its heading and the function of its cells.
-pub fn columns<R>(rows: &[R], columns: &[(&str, &dyn Fn(&R) -> String)]) -> String {
+/// Heading of a column, and the function of its cells.
+pub type Column<'c, R> = (&'c str, &'c dyn Fn(&R) -> String);
+
+/// Formats a table of columns.
+pub fn columns<R>(rows: &[R], columns: &[Column<'_, R>]) -> String {
     let heading: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
     let cells = |row: &R| columns.iter().map(|(_, cell)| cell(row)).collect();
     table(&heading, &rows.iter().map(cells).collect::<Vec<_>>())

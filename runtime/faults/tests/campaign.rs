@@ -19,7 +19,7 @@ fn campaign(instances: u64, classes: &[FaultClass], systems: &[System], threads:
 
 #[test]
 fn nothing_wrong_reaches_a_board_of_patchboard_but_lies() {
-    let (report, verdicts) = campaign(20, &FaultClass::ALL, &[System::Patchboard], 2);
+    let (report, verdicts) = campaign(20, FaultClass::ALL, &[System::Patchboard], 2);
     for ((class, _), cell) in &report.cells {
         assert_eq!((cell.injected, cell.halted, cell.unreplayed), (20, 20, 0), "{class}");
         match class {
@@ -38,7 +38,7 @@ fn nothing_wrong_reaches_a_board_of_patchboard_but_lies() {
 
 #[test]
 fn the_blackboards_finish_what_nobody_disturbs_one_call_at_a_time() {
-    let (_, verdicts) = campaign(6, &[FaultClass::NoFault], &System::ALL, 2);
+    let (_, verdicts) = campaign(6, &[FaultClass::NoFault], System::ALL, 2);
     for verdict in verdicts {
         // With concurrent workers, a blackboard goes wrong even without a fault, because it does not check read sets.
         let is_alone = verdict.scenario != "stockroom";
@@ -50,8 +50,8 @@ fn the_blackboards_finish_what_nobody_disturbs_one_call_at_a_time() {
 #[test]
 fn a_campaign_is_the_same_however_many_boards_are_played_at_once() {
     let classes = [FaultClass::UnauthorizedWrite, FaultClass::DuplicateDelivery, FaultClass::AgentHang];
-    let alone = campaign(4, &classes, &System::ALL, 1);
-    let together = campaign(4, &classes, &System::ALL, 5);
+    let alone = campaign(4, &classes, System::ALL, 1);
+    let together = campaign(4, &classes, System::ALL, 5);
     assert_eq!(alone, together);
 }
 
