@@ -289,7 +289,7 @@ impl Limits {
         let most = self.settings().streams;
         CallerShare::take(&self.streams, by, 1, most).ok_or_else(|| {
             let detail = format!("one caller may have {most} streams open");
-            Problem::from_code(Code::TooManyStreams, detail).help("close one that nobody reads")
+            Problem::from_code(Code::TooManyStreams, detail).help("close one of them")
         })
     }
 }
