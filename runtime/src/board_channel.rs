@@ -13,7 +13,7 @@ use patchboard_kernel::record::{Ended, Principal, Record};
 use ractor::{ActorRef, MessagingErr};
 use tokio::sync::{Semaphore, broadcast, oneshot, watch};
 
-use crate::actors::messages::{BoardMessage, InputResult, KernelMessage, WaitingCaller};
+use crate::actors::messages::{InputResult, KernelMessage, WaitingCaller};
 use crate::cpu_time;
 use crate::error::RuntimeError;
 use crate::options::Options;
@@ -71,7 +71,6 @@ pub(crate) struct BoardChannel {
     lifecycle: watch::Sender<Lifecycle>,
     kernel: watch::Sender<KernelAddr>,
     admission: Arc<Semaphore>,
-    supervisor: watch::Sender<Option<ActorRef<BoardMessage>>>,
     /// A caller has requested to close it.
     is_closing: AtomicBool,
     /// Set while the board makes no calls, even across a restart of its actors.
@@ -126,7 +125,6 @@ impl BoardChannel {
             lifecycle: watch::Sender::new(Lifecycle::Starting),
             kernel: watch::Sender::new(KernelAddr::Restarting),
             admission: Arc::new(Semaphore::new(options.request_queue_max.max(1))),
-            supervisor: watch::Sender::new(None),
             is_closing: AtomicBool::new(false),
             hold: ArcSwapOption::new(held.map(Arc::new)),
         }
@@ -140,26 +138,7 @@ impl BoardChannel {
         self.status.load_full()
     }
 
-    /// Returns the board's supervisor, waiting while it is being started or replaced; none if the board is gone.
-    pub(crate) async fn supervisor(&self) -> Option<ActorRef<BoardMessage>> {
-        let mut watched = self.supervisor.subscribe();
-        tokio::select! {
-            biased;
-            supervisor = watched.wait_for(Option::is_some) => supervisor.ok()?.clone(),
-            () = self.until_gone() => None,
-        }
-    }
-
     // Methods for the board's actors.
-
-    pub(crate) fn set_supervisor(&self, supervisor: ActorRef<BoardMessage>) {
-        self.supervisor.send_replace(Some(supervisor));
-    }
-
-    /// Marks the supervisor as failed. Callers that close the board wait for its successor.
-    pub(crate) fn clear_supervisor(&self) {
-        self.supervisor.send_replace(None);
-    }
 
     pub(crate) fn publish(&self, snapshot: BoardStatus, records: Vec<Record>) {
         let ended = snapshot.ended;
@@ -206,8 +185,16 @@ impl BoardChannel {
         self.kernel.send_replace(KernelAddr::Available(kernel));
     }
 
-    pub(crate) fn clear_kernel(&self) {
-        self.kernel.send_replace(KernelAddr::Restarting);
+    /// Withholds the kernel from callers, which wait for its successor; returns it, unless it was withheld before.
+    pub(crate) fn clear_kernel(&self) -> Option<ActorRef<KernelMessage>> {
+        let mut withheld = None;
+        self.kernel.send_if_modified(|door| {
+            let KernelAddr::Available(kernel) = door else { return false };
+            withheld = Some(kernel.clone());
+            *door = KernelAddr::Restarting;
+            true
+        });
+        withheld
     }
 
     /// Marks the board as stopped in this process. The first reason is kept.
@@ -253,7 +240,8 @@ impl BoardChannel {
         matches!(*self.kernel.borrow(), KernelAddr::Closed(_))
     }
 
-    async fn until_gone(&self) {
+    /// Waits until the board is stopped in this process.
+    pub(crate) async fn until_closed(&self) {
         // An error has the same cause: the sender is gone.
         drop(self.kernel.subscribe().wait_for(|door| matches!(door, KernelAddr::Closed(_))).await);
     }
@@ -275,8 +263,11 @@ impl BoardChannel {
         let closed = || RuntimeError::Closed(self.board.clone());
         let place = Arc::clone(&self.admission).acquire_owned().await.map_err(|_| closed())?;
         let (answer, answered) = oneshot::channel();
-        let mut message =
-            KernelMessage::Decide { input, principal, caller: Some(WaitingCaller { answer, _place: place }) };
+        let mut message = KernelMessage::Decide {
+            input: Box::new(input),
+            principal,
+            caller: Some(WaitingCaller { answer, _place: place }),
+        };
         let mut door = self.kernel.subscribe();
         loop {
             let open =

@@ -43,8 +43,6 @@ code_enum! {
     RestartScope {
         /// All actors of a board, from its journal.
         Board = "board",
-        /// Supervisor of a board, with the board's actors.
-        Supervisor = "supervisor",
         /// The journal writer.
         JournalWriter = "journal_writer",
     }

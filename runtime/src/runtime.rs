@@ -17,13 +17,12 @@ use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{Claim, Journal, JournalError};
 use ractor::{Actor, ActorRef};
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
 use crate::actors::Context;
-use crate::actors::board::Arguments;
-use crate::actors::messages::{BoardMessage, StartMode, WriterMessage};
-use crate::actors::root::{self, Root, RootMessage, WriterSlot};
+use crate::actors::messages::{StartMode, WriterMessage};
+use crate::actors::root::{self, Opening, Root, RootMessage, WriterSlot};
 use crate::board_channel::{BoardChannel, Boards, DispatchHold, Lifecycle};
 use crate::error::RuntimeError;
 use crate::group_commit::GroupCommit;
@@ -220,9 +219,9 @@ impl Runtime {
         beginning: StartMode,
         claim: Claim,
     ) -> Result<BoardHandle, RuntimeError> {
-        let (context, published) = (Arc::clone(&self.running.context), Arc::clone(&opening.channel));
-        let arguments = Arguments { context, channel: Arc::clone(&published), blueprint, beginning, claim };
-        if self.running.root.cast(RootMessage::Open(Box::new(arguments))).is_err() {
+        let published = Arc::clone(&opening.channel);
+        let board = Opening { channel: Arc::clone(&published), blueprint, beginning, claim };
+        if self.running.root.cast(RootMessage::Open(Box::new(board))).is_err() {
             return Err(RuntimeError::Closed(published.board().clone()));
         }
         opening.is_handed_over = true;
@@ -315,19 +314,14 @@ impl Runtime {
 
     async fn close_board(&self, published: Arc<BoardChannel>) {
         published.request_close();
-        if let Some(supervisor) = published.supervisor().await {
-            let (done, closed) = oneshot::channel();
-            if supervisor.cast(BoardMessage::Close(done)).is_ok() {
-                // Without an answer it has ended on its own.
-                drop(closed.await);
-            }
-            // The claim on the board ends with the supervisor.
-            drop(supervisor.wait(None).await);
+        if self.running.root.cast(RootMessage::Close(Arc::clone(&published))).is_ok() {
+            return published.until_closed().await;
         }
+        // The root has ended.
         self.running.boards.remove(&published);
-        // For a supervisor that failed meanwhile the root does this, but it may be ending, too.
         if !published.is_closed() {
-            self.running.context.board_closed(&published, RuntimeError::Closed(published.board().clone()));
+            let closed = RuntimeError::Closed(published.board().clone());
+            self.running.context.board_closed(&published, closed);
         }
     }
 

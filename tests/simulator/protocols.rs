@@ -27,7 +27,6 @@ use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::record::{Answer, Record};
 use patchboard_kernel::replay;
-use patchboard_kernel::scheduler::OpenInvocation;
 use patchboard_lint::source::Source;
 use patchboard_runtime::agent::{Agent as _, Call};
 use serde_json::Value;
@@ -220,7 +219,7 @@ impl Play<'_> {
     fn may_be_late(&self) -> bool {
         let open = self.board.scheduler().open();
         self.calls.values().all(|call| {
-            let attempts = open.get(&call.invocation).map_or(0, OpenInvocation::counted_attempts);
+            let attempts = open.get(&call.invocation).map_or(0, |open| open.counted_attempts());
             attempts < call.worker_config().limits.attempts
         })
     }

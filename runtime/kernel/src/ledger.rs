@@ -168,9 +168,10 @@ impl Account {
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
     board: Account,
-    workers: BTreeMap<WorkerName, Account>,
+    /// Boxed, as those of the branches, because a map reserves room for several values.
+    workers: BTreeMap<WorkerName, Box<Account>>,
     #[serde(with = "crate::snapshot::pairs")]
-    branches: BTreeMap<Branch, Account>,
+    branches: BTreeMap<Branch, Box<Account>>,
     /// Cost of generating the blueprint; part of the board's account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     architect: Option<Account>,
@@ -194,11 +195,16 @@ impl Ledger {
         /// Returns the account of the board.
         pub board -> &Account = &self.board;
         /// Returns the accounts of the workers that were called.
-        pub workers -> &BTreeMap<WorkerName, Account> = &self.workers;
+        pub workers -> &BTreeMap<WorkerName, Box<Account>> = &self.workers;
         /// Returns the accounts of the branches that were called.
-        pub branches -> &BTreeMap<Branch, Account> = &self.branches;
+        pub branches -> &BTreeMap<Branch, Box<Account>> = &self.branches;
         /// Returns the cost of a generated blueprint, if a model wrote it; the board's account includes it.
         pub architect -> Option<&Account> = self.architect.as_ref();
+    }
+
+    /// Returns the account of a worker; zeros before its first call.
+    pub fn worker(&self, worker: &WorkerName) -> Account {
+        self.workers.get(worker).map(|account| **account).unwrap_or_default()
     }
 
     /// Charges the board with the cost of its blueprint.
@@ -226,8 +232,8 @@ impl Ledger {
         branch: &Branch,
         call: CallReservation<'_>,
     ) -> Result<(), BudgetExceeded> {
-        let account = self.workers.get(&branch.worker).copied().unwrap_or_default();
-        let of_branch = self.branches.get(branch).copied().unwrap_or_default();
+        let account = self.worker(&branch.worker);
+        let of_branch = self.branches.get(branch).map(|account| **account).unwrap_or_default();
         let tokens = |account: &Account| (call.tokens, account.spent, account.reserved);
         let money = |account: &Account| (call.money(), account.money, account.money_reserved);
         let budgets = [
@@ -253,7 +259,7 @@ impl Ledger {
     /// Returns the money left under the tighter limit of board and worker: the part neither spent nor reserved, and the
     /// part not spent. `None` if neither has a limit.
     pub fn money_left(&self, limits: &CallLimits, worker: &WorkerName) -> Option<(u64, u64)> {
-        let account = self.workers.get(worker).copied().unwrap_or_default();
+        let account = self.worker(worker);
         let left = |limit: Option<u64>, account: &Account| {
             let limit = limit?;
             Some((limit.saturating_sub(account.committed_money()), limit.saturating_sub(account.money)))

@@ -33,7 +33,8 @@ const QUEUED_BYTES: u64 = 1 << 10;
 #[serde(deny_unknown_fields)]
 pub struct Scheduler {
     queue: VecDeque<QueuedInvocation>,
-    open: BTreeMap<InvocationId, OpenInvocation>,
+    /// Boxed, because a map reserves room for several values.
+    open: BTreeMap<InvocationId, Box<OpenInvocation>>,
     last: InvocationId,
     /// Invocations ever scheduled, by worker.
     scheduled: BTreeMap<WorkerName, u32>,
@@ -68,7 +69,7 @@ impl Scheduler {
         /// Returns the queued invocations, in order.
         pub queue -> &VecDeque<QueuedInvocation> = &self.queue;
         /// Returns the open invocations.
-        pub open -> &BTreeMap<InvocationId, OpenInvocation> = &self.open;
+        pub open -> &BTreeMap<InvocationId, Box<OpenInvocation>> = &self.open;
     }
 
     /// Returns the number of the next invocation.
@@ -99,7 +100,7 @@ impl Scheduler {
     /// Removes an obsolete invocation from the queue and from its worker's count; returns false if it is not queued.
     pub(crate) fn withdraw(&mut self, plan: &Plan, invocation: InvocationId) -> bool {
         let place = self.queue.iter().position(|queued| queued.invocation == invocation);
-        let Some(queued) = place.and_then(|place| self.queue.remove(place)) else { return false };
+        let Some(queued) = place.and_then(|place| self.unqueue(place)) else { return false };
         // A join with a false condition fires the next time its branches are at rest.
         let is_join = |rule: &&Rule| {
             queued.branch.rule.as_ref() == Some(&rule.name) && matches!(rule.trigger, CompiledTrigger::Quiescence(_))
@@ -185,9 +186,9 @@ impl Scheduler {
     /// invocations that wait for a reservation.
     pub fn next(&self, limits: &Slots<'_>, eligible: &DispatchConditions<'_>) -> Option<NextAttempt> {
         let is_calling_full = self.is_calling_full(limits);
-        let may_call = |open: &&OpenInvocation| !(is_calling_full && limits.counts(open));
-        let is_due = |open: &&OpenInvocation| !open.calling && open.question.is_none() && !(eligible.waits)(open);
-        let is_free = |open: &&OpenInvocation| !needs_admission(open, eligible);
+        let may_call = |open: &&Box<OpenInvocation>| !(is_calling_full && limits.counts(open));
+        let is_due = |open: &&Box<OpenInvocation>| !open.calling && open.question.is_none() && !(eligible.waits)(open);
+        let is_free = |open: &&Box<OpenInvocation>| !needs_admission(open, eligible);
         let again = self.open.values().filter(is_free).filter(may_call).find(is_due);
         if let Some(open) = again {
             return Some(NextAttempt { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
@@ -318,6 +319,15 @@ impl Scheduler {
         self.continued.take().map(|queued| *queued).filter(|queued| queued.invocation == follows)
     }
 
+    /// Removes an invocation from the queue, and releases the memory of an empty queue.
+    fn unqueue(&mut self, place: usize) -> Option<QueuedInvocation> {
+        let queued = self.queue.remove(place);
+        if self.queue.is_empty() {
+            self.queue = VecDeque::new();
+        }
+        queued
+    }
+
     /// Closes an invocation, open or queued; `completed` if it achieved its purpose.
     pub(crate) fn close(&mut self, invocation: InvocationId, completed: bool) -> Option<OpenInvocation> {
         self.queue.retain(|queued| queued.invocation != invocation);
@@ -326,11 +336,11 @@ impl Scheduler {
         if completed && let Some(rule) = &open.queued.branch.rule {
             self.completed.insert(rule.clone());
         }
-        Some(open)
+        Some(*open)
     }
 
     /// Empties the queue and the open invocations; returns both.
-    pub(crate) fn clear(&mut self) -> (Vec<OpenInvocation>, Vec<QueuedInvocation>) {
+    pub(crate) fn clear(&mut self) -> (Vec<Box<OpenInvocation>>, Vec<QueuedInvocation>) {
         let queued = self.queue.drain(..).chain(self.delayed.drain(..).map(|delayed| delayed.queued)).collect();
         (std::mem::take(&mut self.open).into_values().collect(), queued)
     }

@@ -36,7 +36,7 @@ struct Budgets {
 impl Budgets {
     fn new(board: &Board, call: &WaitingCall) -> Self {
         let ledger = board.ledger();
-        let worker = ledger.workers().get(&call.worker).copied().unwrap_or_default();
+        let worker = ledger.worker(&call.worker);
         Self { limits: board.worker_call_limits(&call.worker), board: *ledger.board(), worker }
     }
 

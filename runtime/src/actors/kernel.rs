@@ -11,17 +11,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use patchboard_kernel::admission::WaitingCall;
-use patchboard_kernel::board::{Effects, Input, Outcome, Proposal, ProposalSource};
+use patchboard_kernel::blueprint::Blueprint;
+use patchboard_kernel::board::{Cancellation, Effects, Input, Outcome, Proposal, ProposalSource};
 use patchboard_kernel::driver::Driver;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::record::{Body, Ended, Epoch, Kind, Principal};
-use ractor::{Actor, ActorRef};
+use ractor::{Actor, ActorRef, SupervisionEvent};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::ActorResult;
-use super::Context;
 use super::admission::{self, WaitingCalls};
+use super::breaker::{self, BreakerActor};
 use super::messages::{BreakerMessage, CallKey, InputResult, KernelMessage, SchedulerMessage, StartMode};
+use super::scheduler::{self, SchedulerActor};
+use super::{ActorResult, Context};
 use crate::agent::{AdmissionDecision, Call, Permit};
 use crate::board_channel::BoardChannel;
 use crate::clock::BoardClock;
@@ -37,11 +39,21 @@ use patchboard_storage::journal::{GarbageCollection, Journal, JournalError};
 /// State of the kernel actor. Futures of messages are boxed: the actor's own future would have room for the largest
 /// as long as the board lives.
 pub(crate) struct State {
+    myself: ActorRef<KernelMessage>,
     probe: Failpoints,
     context: Arc<Context>,
     channel: Arc<BoardChannel>,
     clock: Arc<BoardClock>,
+    /// Set until the board begins.
+    start: Option<Box<(StartMode, Arc<Blueprint>)>>,
     running: Option<Box<ActiveBoard>>,
+}
+
+pub(crate) struct Arguments {
+    pub(crate) context: Arc<Context>,
+    pub(crate) channel: Arc<BoardChannel>,
+    pub(crate) blueprint: Arc<Blueprint>,
+    pub(crate) beginning: StartMode,
 }
 
 struct ActiveBoard {
@@ -49,7 +61,8 @@ struct ActiveBoard {
     driver: Driver,
     snapshotter: Snapshotter,
     scheduler: ActorRef<SchedulerMessage>,
-    breaker: ActorRef<BreakerMessage>,
+    /// Started by the first cancellation.
+    breaker: Option<ActorRef<BreakerMessage>>,
 }
 
 pub(crate) struct KernelActor;
@@ -57,24 +70,45 @@ pub(crate) struct KernelActor;
 impl Actor for KernelActor {
     type Msg = KernelMessage;
     type State = State;
-    type Arguments = (Arc<Context>, Arc<BoardChannel>, Arc<BoardClock>);
+    type Arguments = Arguments;
 
-    async fn pre_start(
-        &self,
-        _: ActorRef<KernelMessage>,
-        (context, published, clock): Self::Arguments,
-    ) -> ActorResult<State> {
-        let probe = context.options.failpoints.for_board(published.board());
-        Ok(State { probe, context, channel: published, clock, running: None })
+    async fn pre_start(&self, myself: ActorRef<KernelMessage>, arguments: Arguments) -> ActorResult<State> {
+        let Arguments { context, channel, blueprint, beginning } = arguments;
+        let probe = context.options.failpoints.for_board(channel.board());
+        let clock = Arc::new(BoardClock::new(Arc::clone(&context.options.clock)));
+        let start = Some(Box::new((beginning, blueprint)));
+        Ok(State { myself, probe, context, channel, clock, start, running: None })
     }
 
-    async fn handle(&self, myself: ActorRef<KernelMessage>, message: KernelMessage, state: &mut State) -> ActorResult {
+    async fn post_start(&self, _: ActorRef<KernelMessage>, state: &mut State) -> ActorResult {
+        state.probe.hit("kernel", "begin");
+        if let Some(start) = state.start.take() {
+            let (beginning, blueprint) = *start;
+            Box::pin(state.begin(beginning, &blueprint)).await?;
+        }
+        Ok(())
+    }
+
+    /// Fails with the first child that does: all actors of the board restart together.
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<KernelMessage>,
+        event: SupervisionEvent,
+        state: &mut State,
+    ) -> ActorResult {
+        let error = match event {
+            SupervisionEvent::ActorTerminated(_, _, reason) => reason.unwrap_or_default().into(),
+            SupervisionEvent::ActorFailed(_, error) => error,
+            _ => return Ok(()),
+        };
+        state.probe.hit("kernel", "child_ended");
+        Err(error)
+    }
+
+    async fn handle(&self, _: ActorRef<KernelMessage>, message: KernelMessage, state: &mut State) -> ActorResult {
         state.probe.hit("kernel", message.kind());
         let mut turn = None;
         match message {
-            KernelMessage::Begin { beginning, scheduler, breaker } => {
-                Box::pin(state.begin(beginning, scheduler, breaker)).await?;
-            }
             KernelMessage::SnapshotStored(stored) => Box::pin(state.on_snapshot_stored(stored)).await?,
             KernelMessage::GarbageCollected(collected) => state.on_garbage_collected(collected),
             KernelMessage::SnapshotPermit(permit) => {
@@ -85,7 +119,7 @@ impl Actor for KernelActor {
             }
             KernelMessage::Admitted { key, permit } => Box::pin(state.admitted(key, permit)).await?,
             KernelMessage::Decide { input, principal, caller: asker } => {
-                let deciding = Box::pin(state.decide_with(input, principal, BTreeMap::new()));
+                let deciding = Box::pin(state.decide_with(*input, principal, BTreeMap::new()));
                 let (decided, used) = cpu_time::measure(deciding).await;
                 let failure = decided.as_ref().err().cloned();
                 if let Some(asker) = asker {
@@ -98,26 +132,29 @@ impl Actor for KernelActor {
             }
         }
         if let Some(due) = state.due_snapshot_task() {
-            Box::pin(state.start_snapshot_task(due, &myself, turn)).await?;
+            Box::pin(state.start_snapshot_task(due, turn)).await?;
         }
         Ok(())
     }
 }
 
 impl State {
-    async fn begin(
-        &mut self,
-        beginning: StartMode,
-        scheduler: ActorRef<SchedulerMessage>,
-        breaker: ActorRef<BreakerMessage>,
-    ) -> Result<(), RuntimeError> {
+    async fn begin(&mut self, beginning: StartMode, blueprint: &Blueprint) -> ActorResult {
+        let arguments = scheduler::Arguments {
+            clock: Arc::clone(&self.clock),
+            kernel: self.myself.clone(),
+            agent: Arc::clone(&self.context.options.agent),
+            calls_max: blueprint.concurrency as usize,
+            probe: self.probe.clone(),
+        };
+        let (scheduler, _) = Actor::spawn_linked(None, SchedulerActor, arguments, self.myself.get_cell()).await?;
         let melts = matches!(beginning, StartMode::MeltDown);
         let policy = self.context.options.snapshots;
         match beginning {
             StartMode::Created(board, effects) => {
                 let (driver, snapshotter) = (Driver::new(*board), Snapshotter::new(policy));
                 let (waiting, permits) = (WaitingCalls::default(), BTreeMap::new());
-                let running = ActiveBoard { waiting, driver, snapshotter, scheduler, breaker };
+                let running = ActiveBoard { waiting, driver, snapshotter, scheduler, breaker: None };
                 let running = self.running.insert(Box::new(running));
                 running.dispatch_effects(effects, permits);
                 self.channel.mark_running();
@@ -132,7 +169,7 @@ impl State {
                 let epoch = driver.board().epoch() + 1;
                 self.clock.start_after(driver.board().last_at());
                 let waiting = WaitingCalls::default();
-                self.running = Some(Box::new(ActiveBoard { waiting, driver, snapshotter, scheduler, breaker }));
+                self.running = Some(Box::new(ActiveBoard { waiting, driver, snapshotter, scheduler, breaker: None }));
                 let writer = self.context.options.ids.writer();
                 if let Some(held) = self.channel.hold().filter(|_| !melts) {
                     self.decide_with(Input::Pause { key: None }, held.by.clone(), BTreeMap::new()).await?;
@@ -219,7 +256,7 @@ impl State {
         mut permits: BTreeMap<CallKey, Permit>,
     ) -> Result<InputResult, RuntimeError> {
         let Some(running) = &mut self.running else {
-            // Unreachable: addresses are published after `Begin` was sent.
+            // Unreachable: the board begins before the first message.
             return Err(RuntimeError::Interrupted(self.channel.board().clone()));
         };
         let judged = match &input {
@@ -234,7 +271,8 @@ impl State {
         if matches!(input, Input::Resume { .. }) {
             self.channel.release_hold();
         }
-        let is_held = self.channel.hold().is_some();
+        // A board that is being closed makes no more calls.
+        let is_held = self.channel.hold().is_some() || self.channel.is_closing();
         let is_tick = matches!(input, Input::Tick);
         let answered = attempt_key(&input);
         let agent = &self.context.options.agent;
@@ -295,7 +333,11 @@ impl State {
         if !later.is_empty() {
             drop(running.scheduler.cast(SchedulerMessage::Wait(later)));
         }
+        let cancellations = std::mem::take(&mut step.effects.cancellations);
         running.dispatch_effects(step.effects, permits);
+        if !cancellations.is_empty() {
+            Box::pin(running.cancel(cancellations, &self.myself, &self.probe)).await;
+        }
         Ok(InputResult { outcome: step.outcome, recorded })
     }
 }
@@ -311,21 +353,20 @@ impl State {
     async fn start_snapshot_task(
         &mut self,
         due: SnapshotTask,
-        myself: &ActorRef<KernelMessage>,
         turn: Option<OwnedSemaphorePermit>,
     ) -> Result<(), RuntimeError> {
         let Some(running) = &mut self.running else { return Ok(()) };
         let waits = running.snapshotter.policy().waits;
         let turn = match turn {
             Some(turn) => Some(turn),
-            None => running.snapshot_permit(&self.context.snapshot_permits, myself).await,
+            None => running.snapshot_permit(&self.context.snapshot_permits, &self.myself).await,
         };
         let Some(turn) = turn else { return Ok(()) };
         running.snapshotter.task_started(&due);
         let board = running.driver.board();
         let (id, epoch) = (board.id().clone(), board.epoch());
         let context = Arc::clone(&self.context);
-        let myself = myself.clone();
+        let myself = self.myself.clone();
         // A kernel that has ended meanwhile needs no answer.
         match due {
             SnapshotTask::CollectGarbage { unusable } => {
@@ -409,9 +450,9 @@ impl ActiveBoard {
         free
     }
 
-    /// Passes effects on to the other actors. If one of them has ended, its supervisor already knows.
+    /// Passes effects on to the scheduler. If it has ended, the kernel fails with it.
     fn dispatch_effects(&self, effects: Effects, mut permits: BTreeMap<CallKey, Permit>) {
-        let Effects { calls, cancellations, awaiting_admission, wake_at, ended } = effects;
+        let Effects { calls, cancellations: _, awaiting_admission, wake_at, ended } = effects;
         if !calls.is_empty() || awaiting_admission.is_some() || wake_at.is_some() || ended.is_some() {
             let calls = calls.into_iter().map(|call| {
                 let permit = permits.remove(&(call.invocation, call.attempt));
@@ -420,9 +461,18 @@ impl ActiveBoard {
             let calls = calls.collect();
             drop(self.scheduler.cast(SchedulerMessage::Durable { calls, awaiting_admission, wake_at, ended }));
         }
-        // Sent last, so that a cancellation follows its call.
-        if !cancellations.is_empty() {
-            drop(self.breaker.cast(BreakerMessage::Durable(cancellations)));
+    }
+
+    /// Passes cancellations on to the breaker, after the calls of the step. The first ones start its actor.
+    async fn cancel(&mut self, cancellations: Vec<Cancellation>, kernel: &ActorRef<KernelMessage>, probe: &Failpoints) {
+        if self.breaker.is_none() {
+            let arguments = breaker::Arguments { scheduler: self.scheduler.clone(), probe: probe.clone() };
+            // Fails only if the kernel is ending.
+            let spawned = Actor::spawn_linked(None, BreakerActor, arguments, kernel.get_cell()).await;
+            self.breaker = spawned.ok().map(|(breaker, _)| breaker);
+        }
+        if let Some(breaker) = &self.breaker {
+            drop(breaker.cast(BreakerMessage::Durable(cancellations)));
         }
     }
 }

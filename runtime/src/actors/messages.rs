@@ -10,7 +10,6 @@ use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::board::{Board, Cancellation, Effects, Input, Outcome};
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::record::{Ended, Principal};
-use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::agent::{Call, CallResult, Permit, PermitFuture};
@@ -25,22 +24,6 @@ pub(crate) enum WriterMessage {
     Flush,
 }
 
-pub(crate) enum BoardMessage {
-    /// From the supervisor itself, after a pause if actors have failed: creates the next generation of children.
-    Restart(StartMode),
-    /// From the runtime: lets the kernel decide the inputs it has received, then ends. Answers once it has ended.
-    Close(oneshot::Sender<()>),
-}
-
-impl BoardMessage {
-    pub(super) const fn kind(&self) -> &'static str {
-        match self {
-            Self::Restart(_) => "restart",
-            Self::Close(_) => "close",
-        }
-    }
-}
-
 /// Origin of the board.
 pub(crate) enum StartMode {
     /// Just created and durable, with its first effects.
@@ -51,11 +34,10 @@ pub(crate) enum StartMode {
 }
 
 pub(crate) enum KernelMessage {
-    /// From the supervisor: all actors of the generation are running.
-    Begin { beginning: StartMode, scheduler: ActorRef<SchedulerMessage>, breaker: ActorRef<BreakerMessage> },
     /// From callers, workers, and the scheduler's alarm: input for the board. Answers the caller, if there is one.
     Decide {
-        input: Input,
+        /// Boxed, because the actor's future has room for a message as long as the board lives.
+        input: Box<Input>,
         /// Principal of an external caller.
         principal: Option<Principal>,
         caller: Option<WaitingCaller>,
@@ -73,7 +55,6 @@ pub(crate) enum KernelMessage {
 impl KernelMessage {
     pub(super) const fn kind(&self) -> &'static str {
         match self {
-            Self::Begin { .. } => "begin",
             Self::Decide { .. } => "decide",
             Self::Admitted { .. } => "admitted",
             Self::SnapshotPermit(_) => "turn",

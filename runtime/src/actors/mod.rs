@@ -3,11 +3,10 @@
 //! ```text
 //! root
 //! ├── journal_writer      appends what several boards have queued, with one commit
-//! └── board               one per board; restarts its children together; a meltdown ends the board, nothing else
-//!     ├── kernel          owns the Board; one input at a time; append, publish, hand on, answer
+//! └── kernel              one per board; owns the Board; one input at a time; append, publish, hand on, answer
 //!     ├── scheduler       delivers calls and cancellations to the workers; arms the alarm that comes back as a tick
 //!     ├── breaker         cancels the calls that the board no longer needs
-//!     └── worker          one per worker; runs its agent's calls as tasks
+//!     └── worker          one per worker that was called; runs its agent's calls as tasks
 //! ```
 //!
 //! Actors execute the decisions of the kernel crate. They send and never wait for answers of each other, so there are
@@ -17,16 +16,17 @@
 //! **A worker has one sender.** The kernel hands a step's calls to the scheduler, then its cancellations to the breaker,
 //! which passes them to the scheduler. So a call reaches its worker before its cancellation.
 //!
-//! **All children of a board restart together.** The memory of each, open calls included, is lost with it. The journal
-//! is the only durable state, and taking the board over from it settles all open calls. Because each generation gets
-//! its addresses when it is created, no actor ever holds a stale one.
+//! **The actors of a board restart together.** A kernel fails with its first child, and its end ends the others. The
+//! memory of each, open calls included, is lost with it. The journal is the only durable state, and taking the board
+//! over from it settles all open calls. The root restarts the kernel; a board that fails too often ends, and no other.
+//! Because the children get their addresses when they are created, no actor ever holds a stale one.
 
 mod admission;
-pub(crate) mod board;
 pub(crate) mod breaker;
 pub(crate) mod journal_writer;
 pub(crate) mod kernel;
 pub(crate) mod messages;
+mod restarts;
 pub(crate) mod root;
 pub(crate) mod scheduler;
 pub(crate) mod worker;
@@ -34,10 +34,10 @@ pub(crate) mod worker;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use patchboard_kernel::id::BoardId;
-use ractor::{ActorCell, ActorProcessingErr};
+use ractor::ActorProcessingErr;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
@@ -93,18 +93,14 @@ impl Context {
     }
 }
 
+/// Runs work; returns the text of its panic as an error.
+async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let ended = AssertUnwindSafe(work).catch_unwind().await;
+    ended.map_err(|panicked| panic_text(&*panicked))
+}
+
 fn panic_text(panicked: &(dyn Any + Send)) -> String {
     let text = panicked.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panicked.downcast_ref::<&str>().copied());
     format!("a panic: {}", text.unwrap_or("without a text"))
-}
-
-/// Time for a stopped actor to finish its current message before it is killed.
-const STOPPING: Duration = Duration::from_secs(10);
-
-/// Stops an actor and waits until it has ended. Its queue is dropped.
-pub(crate) async fn stop(actor: &ActorCell) {
-    if actor.stop_and_wait(None, Some(STOPPING)).await.is_err() {
-        actor.kill();
-    }
 }

@@ -1,32 +1,33 @@
-//! Supervises the journal writer and the boards. A fault of one does not reach another.
+//! Supervises the journal writer and the boards' kernels. A fault of one does not reach another.
+//!
+//! A board's other actors are children of its kernel actor, and end with it. So a failed board is restarted by another
+//! kernel actor, which recovers it from the journal.
 
 use std::collections::HashMap;
-use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use patchboard_kernel::blueprint::Blueprint;
-use ractor::{Actor, ActorCell, ActorId, ActorRef, SupervisionEvent};
-
+use patchboard_storage::journal::Claim;
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::time::Instant;
 
-use super::ActorResult;
-use super::board::Failures;
 use super::journal_writer::JournalWriter;
+use super::kernel::{self, KernelActor};
 use super::messages::{StartMode, WriterMessage};
-use super::{Context, board, panic_text};
+use super::restarts::{Failures, may_pass};
+use super::{ActorResult, Context, Task, guarded};
 use crate::board_channel::{BoardChannel, Boards};
 use crate::error::RuntimeError;
 use crate::observer::RestartScope;
 
 pub(crate) enum RootMessage {
     /// From the runtime: starts the actors of a board. Its later state is published.
-    Open(Box<board::Arguments>),
-    /// From the root itself, after a pause: restarts a board after its supervisor has failed.
-    Reopen(Box<SupervisedBoard>),
+    Open(Box<Opening>),
+    /// From the runtime: lets the board's kernel decide the inputs it has received, then ends the board here.
+    Close(Arc<BoardChannel>),
+    /// From the root itself, after a pause: restarts the actors of a board.
+    Restart(Arc<BoardChannel>),
     /// From the root itself, after a pause: replaces a journal writer that has failed.
     ReplaceWriter,
 }
@@ -35,25 +36,38 @@ impl RootMessage {
     const fn kind(&self) -> &'static str {
         match self {
             Self::Open(_) => "open",
-            Self::Reopen(_) => "reopen",
+            Self::Close(_) => "close",
+            Self::Restart(_) => "restart",
             Self::ReplaceWriter => "replace_writer",
         }
     }
 
-    fn channel(&self) -> Option<Arc<BoardChannel>> {
+    const fn channel(&self) -> Option<&Arc<BoardChannel>> {
         match self {
-            Self::Open(arguments) => Some(Arc::clone(&arguments.channel)),
-            Self::Reopen(kept) => Some(Arc::clone(&kept.channel)),
+            Self::Open(opening) => Some(&opening.channel),
+            Self::Close(channel) | Self::Restart(channel) => Some(channel),
             Self::ReplaceWriter => None,
         }
     }
 }
 
-/// State of a board outside its supervisor.
-pub(crate) struct SupervisedBoard {
-    pub(super) channel: Arc<BoardChannel>,
+/// Board to be started.
+pub(crate) struct Opening {
+    pub(crate) channel: Arc<BoardChannel>,
+    pub(crate) blueprint: Arc<Blueprint>,
+    pub(crate) beginning: StartMode,
+    pub(crate) claim: Claim,
+}
+
+/// Board with a running kernel actor, or in the pause before its restart.
+struct SupervisedBoard {
+    channel: Arc<BoardChannel>,
     blueprint: Arc<Blueprint>,
     failures: Failures,
+    /// True once the board is only being ended.
+    is_melting: bool,
+    /// Released before clients see that the board is gone, so that they can claim it.
+    _claim: Claim,
 }
 
 /// Address of the journal writer; empty while it is being replaced.
@@ -72,11 +86,17 @@ pub(crate) struct State {
     writer_failures: Failures,
     /// A message to replace the writer is pending: a writer that failed to start may also be reported as ended.
     is_writer_due: bool,
-    supervisors: HashMap<ActorId, SupervisedBoard>,
+    /// By kernel actor.
+    running: HashMap<ActorId, SupervisedBoard>,
+    /// Failed boards, each with the timer of its restart.
+    pausing: Vec<(SupervisedBoard, Task)>,
 }
 
 /// Longest pause before another journal writer starts, after many have failed.
 const WRITER_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Time for a kernel that is closed to decide the inputs it has received. Then it is killed.
+const CLOSING_MAX: Duration = Duration::from_secs(10);
 
 pub(crate) struct Root;
 
@@ -86,23 +106,20 @@ impl Actor for Root {
     type Arguments = Arguments;
 
     async fn pre_start(&self, myself: ActorRef<RootMessage>, arguments: Arguments) -> ActorResult<State> {
-        let Arguments { context, boards, writer } = arguments;
-        let writer_failures = Failures::new(context.options.restarts);
-        let state =
-            State { context, boards, writer, writer_failures, is_writer_due: false, supervisors: HashMap::new() };
+        let state = State::new(arguments);
         state.start_writer(myself.get_cell()).await?;
         Ok(state)
     }
 
     async fn handle(&self, myself: ActorRef<RootMessage>, message: RootMessage, state: &mut State) -> ActorResult {
-        let published = message.channel();
+        let channel = message.channel().cloned();
         if matches!(message, RootMessage::ReplaceWriter) {
             state.is_writer_due = false;
         }
         // The root's failure would end all boards: a message costs at most its own board.
         if let Err(reason) = guarded(state.take(&myself, message)).await {
-            match published {
-                Some(published) => state.board_ended(&published, &reason),
+            match channel {
+                Some(channel) => state.message_failed(&channel, reason),
                 None => state.writer_failed(&myself, &reason),
             }
         }
@@ -116,36 +133,31 @@ impl Actor for Root {
         state: &mut State,
     ) -> ActorResult {
         // A child that ended without a reason was stopped on purpose, as the writer at a shutdown.
-        let (child, orderly, reason) = match event {
-            SupervisionEvent::ActorTerminated(child, _, reason) => {
-                (child, reason.is_none(), reason.unwrap_or_default())
-            }
-            SupervisionEvent::ActorFailed(child, error) => (child, false, error.to_string()),
+        let (child, error) = match event {
+            SupervisionEvent::ActorTerminated(child, _, reason) => (child, reason.map(ActorProcessingErr::from)),
+            SupervisionEvent::ActorFailed(child, error) => (child, Some(error)),
             _ => return Ok(()),
         };
         // The end of a child must be handled: after a panic it is tried once more.
-        let mut ended = guarded(async { state.child_ended(&myself, child.get_id(), orderly, &reason) }).await;
-        if ended.is_err() {
-            ended = guarded(async { state.child_ended(&myself, child.get_id(), orderly, &reason) }).await;
+        let mut error = Some(error);
+        let mut ended = Err(String::new());
+        for _ in 0..2 {
+            ended = guarded(async { state.child_ended(&myself, child.get_id(), &mut error) }).await;
+            if ended.is_ok() {
+                break;
+            }
         }
         Ok(ended?)
     }
 }
 
-/// Runs work; returns the text of its panic as an error.
-async fn guarded<T>(work: impl Future<Output = T>) -> Result<T, String> {
-    let mut work = pin!(work);
-    let polled = poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
-        match polled {
-            Ok(polled) => polled.map(Ok),
-            Err(panicked) => Poll::Ready(Err(panic_text(&*panicked))),
-        }
-    });
-    polled.await
-}
-
 impl State {
+    fn new(Arguments { context, boards, writer }: Arguments) -> Self {
+        let writer_failures = Failures::new(context.options.restarts);
+        let (running, pausing) = (HashMap::new(), Vec::new());
+        Self { context, boards, writer, writer_failures, is_writer_due: false, running, pausing }
+    }
+
     async fn start_writer(&self, myself: ActorCell) -> ActorResult {
         let (writer, _) = Actor::spawn_linked(None, JournalWriter, Arc::clone(&self.context), myself).await?;
         self.writer.store(Some(Arc::new(writer.clone())));
@@ -156,30 +168,28 @@ impl State {
     async fn take(&mut self, myself: &ActorRef<RootMessage>, message: RootMessage) {
         self.context.options.failpoints.hit("root", message.kind());
         match message {
-            RootMessage::Open(arguments) => {
-                let (published, blueprint) = (Arc::clone(&arguments.channel), Arc::clone(&arguments.blueprint));
+            RootMessage::Open(opening) => {
+                let Opening { channel, blueprint, beginning, claim } = *opening;
                 let failures = Failures::new(self.context.options.restarts);
-                self.open(myself, SupervisedBoard { channel: published, blueprint, failures }, *arguments).await;
+                let board = SupervisedBoard { channel, blueprint, failures, is_melting: false, _claim: claim };
+                self.start(myself, board, beginning).await;
             }
-            // A caller has asked for its end while it had no supervisor.
-            RootMessage::Reopen(kept) if kept.channel.is_closing() || kept.channel.is_closed() => {
-                let closed = RuntimeError::Closed(kept.channel.board().clone());
-                self.board_gone(&kept.channel, closed);
+            RootMessage::Restart(channel) => {
+                if let Some(board) = self.take_pausing(&channel) {
+                    let beginning = if board.is_melting { StartMode::MeltDown } else { StartMode::Recover };
+                    self.start(myself, board, beginning).await;
+                }
             }
-            RootMessage::Reopen(kept) => {
-                // The previous supervisor has released its claim with the rest of its state.
-                match self.context.journal.journal().claim(kept.channel.board(), false).await {
-                    Ok(claim) => {
-                        let arguments = board::Arguments {
-                            context: Arc::clone(&self.context),
-                            channel: Arc::clone(&kept.channel),
-                            blueprint: Arc::clone(&kept.blueprint),
-                            beginning: StartMode::Recover,
-                            claim,
-                        };
-                        self.open(myself, *kept, arguments).await;
-                    }
-                    Err(error) => self.supervisor_failed(myself, *kept, &error.to_string()),
+            RootMessage::Close(channel) => {
+                if let Some(board) = self.take_pausing(&channel) {
+                    let closed = RuntimeError::Closed(channel.board().clone());
+                    self.board_gone(board, closed);
+                } else if let Some(kernel) = channel.clear_kernel() {
+                    tokio::spawn(async move {
+                        if kernel.drain_and_wait(Some(CLOSING_MAX)).await.is_err() {
+                            kernel.kill();
+                        }
+                    });
                 }
             }
             RootMessage::ReplaceWriter => {
@@ -190,44 +200,109 @@ impl State {
         }
     }
 
-    fn child_ended(&mut self, myself: &ActorRef<RootMessage>, child: ActorId, orderly: bool, reason: &str) {
-        self.context.options.failpoints.hit("root", "child_ended");
-        if let Some(kept) = self.supervisors.remove(&child) {
-            match orderly {
-                true => self.board_ended(&kept.channel, reason),
-                false => self.supervisor_failed(myself, kept, reason),
+    /// Starts the kernel actor of a board, unless closing the board was requested meanwhile.
+    async fn start(&mut self, myself: &ActorRef<RootMessage>, board: SupervisedBoard, beginning: StartMode) {
+        let channel = Arc::clone(&board.channel);
+        if channel.is_closing() {
+            return self.board_gone(board, RuntimeError::Closed(channel.board().clone()));
+        }
+        let arguments = kernel::Arguments {
+            context: Arc::clone(&self.context),
+            channel: Arc::clone(&channel),
+            blueprint: Arc::clone(&board.blueprint),
+            beginning,
+        };
+        match Actor::spawn_linked(None, KernelActor, arguments, myself.get_cell()).await {
+            Ok((kernel, _)) => {
+                self.running.insert(kernel.get_id(), board);
+                channel.set_kernel(kernel);
             }
-            return;
+            Err(error) => {
+                let reason = error.to_string();
+                self.board_gone(board, crashed(&channel, reason));
+            }
+        }
+    }
+
+    /// Removes a board from the boards that wait for their restart.
+    fn take_pausing(&mut self, channel: &Arc<BoardChannel>) -> Option<SupervisedBoard> {
+        let at = self.pausing.iter().position(|(board, _)| Arc::ptr_eq(&board.channel, channel))?;
+        Some(self.pausing.swap_remove(at).0)
+    }
+
+    /// Gives up a board after a panic at one of its messages.
+    fn message_failed(&mut self, channel: &Arc<BoardChannel>, reason: String) {
+        if let Some(board) = self.take_pausing(channel) {
+            self.board_gone(board, crashed(channel, reason));
+        } else if let Some(kernel) = channel.clear_kernel() {
+            // The rest follows when it has ended.
+            kernel.kill();
+        } else {
+            self.boards.remove(channel);
+            self.context.board_closed(channel, crashed(channel, reason));
+        }
+    }
+
+    /// Handles the end of a child. Takes the error, which is `None` if the child was stopped on purpose.
+    fn child_ended(
+        &mut self,
+        myself: &ActorRef<RootMessage>,
+        child: ActorId,
+        error: &mut Option<Option<ActorProcessingErr>>,
+    ) {
+        self.context.options.failpoints.hit("root", "child_ended");
+        let error = error.take().flatten();
+        if let Some(board) = self.running.remove(&child) {
+            return self.kernel_ended(myself, board, error);
         }
         let is_writer = self.writer.load().as_ref().is_some_and(|writer| writer.get_id() == child);
-        if is_writer && !orderly {
-            self.writer_failed(myself, reason);
+        if let Some(error) = error.filter(|_| is_writer) {
+            self.writer_failed(myself, &error.to_string());
         }
     }
 
-    async fn open(&mut self, myself: &ActorRef<RootMessage>, kept: SupervisedBoard, arguments: board::Arguments) {
-        let spawned = Actor::spawn_linked(None, board::BoardSupervisor, arguments, myself.get_cell()).await;
-        match spawned {
-            Ok((supervisor, _)) => {
-                kept.channel.set_supervisor(supervisor.clone());
-                self.supervisors.insert(supervisor.get_id(), kept);
+    /// Restarts a board whose kernel has ended, unless the board is closed, the error is permanent, or its actors have
+    /// failed too often. A board whose actors crashed too often is started once more, to end it.
+    fn kernel_ended(
+        &mut self,
+        myself: &ActorRef<RootMessage>,
+        mut board: SupervisedBoard,
+        error: Option<ActorProcessingErr>,
+    ) {
+        let channel = Arc::clone(&board.channel);
+        channel.clear_kernel();
+        let id = channel.board();
+        let Some(error) = error.filter(|_| !channel.is_closing()) else {
+            return self.board_gone(board, RuntimeError::Closed(id.clone()));
+        };
+        let reason = error.to_string();
+        let cause = match error.downcast::<RuntimeError>() {
+            Ok(known) => *known,
+            Err(_) => crashed(&channel, reason.clone()),
+        };
+        // A full disk is no fault of the board: it stops as it is and can be resumed once there is space.
+        let is_crash = matches!(cause, RuntimeError::Crashed { .. });
+        let may_restart = may_pass(&cause) && !board.is_melting;
+        let pause = if may_restart { board.failures.next_restart(Instant::now()) } else { None };
+        let pause = match pause {
+            Some(pause) => {
+                let pause_ms = pause.as_millis();
+                tracing::warn!(board = %id, reason, pause_ms, "the board's actors failed and are restarted");
+                self.context.observe(|observer| observer.on_restart(RestartScope::Board));
+                pause
             }
-            Err(error) => self.board_ended(&kept.channel, &error.to_string()),
-        }
-    }
-
-    /// Replaces a board's supervisor, which has failed because of a bug, unless that happens too often or the board is
-    /// over anyway.
-    fn supervisor_failed(&self, myself: &ActorRef<RootMessage>, mut kept: SupervisedBoard, reason: &str) {
-        let board = kept.channel.board().clone();
-        let is_over = kept.channel.is_closed() || kept.channel.is_closing();
-        let pause = if is_over { None } else { kept.failures.next_restart(Instant::now()) };
-        let Some(pause) = pause else { return self.board_ended(&kept.channel, reason) };
-        tracing::error!(%board, reason, "the board's supervisor failed and is replaced");
-        self.context.observe(|observer| observer.on_restart(RestartScope::Supervisor));
-        kept.channel.clear_kernel();
-        kept.channel.clear_supervisor();
-        drop(myself.send_after(pause, move || RootMessage::Reopen(Box::new(kept))));
+            None if is_crash && !board.is_melting => {
+                tracing::error!(board = %id, reason, "the board's actors failed too often; the board ends");
+                board.is_melting = true;
+                Duration::ZERO
+            }
+            None => {
+                tracing::error!(board = %id, reason, "the board is given up");
+                return self.board_gone(board, cause);
+            }
+        };
+        let timer = myself.send_after(pause, move || RootMessage::Restart(channel));
+        self.pausing.push((board, Task(timer.abort_handle())));
     }
 
     /// Replaces the journal writer, which has failed because of a bug. Its successor begins with the queue. If that
@@ -246,17 +321,18 @@ impl State {
         drop(myself.send_after(pause.min(WRITER_PAUSE_MAX), || RootMessage::ReplaceWriter));
     }
 
-    /// Reports the end of a board's supervisor, which gives the reason itself unless it failed.
-    fn board_ended(&self, published: &Arc<BoardChannel>, reason: &str) {
-        let crashed = RuntimeError::Crashed { board: published.board().clone(), reason: reason.to_owned() };
-        self.board_gone(published, crashed);
-    }
-
-    fn board_gone(&self, published: &Arc<BoardChannel>, reason: RuntimeError) {
+    fn board_gone(&self, board: SupervisedBoard, reason: RuntimeError) {
+        let channel = Arc::clone(&board.channel);
+        // Releases the claim.
+        drop(board);
         // A notified caller may resume the board.
-        self.boards.remove(published);
-        self.context.board_closed(published, reason);
+        self.boards.remove(&channel);
+        self.context.board_closed(&channel, reason);
     }
+}
+
+fn crashed(channel: &BoardChannel, reason: String) -> RuntimeError {
+    RuntimeError::Crashed { board: channel.board().clone(), reason }
 }
 
 #[cfg(test)]
@@ -305,21 +381,13 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let journal = SqliteJournal::open(dir.path()).expect("the journal opens");
         let options = Options::new(Arc::new(Idle));
-        let writer_failures = Failures::new(options.restarts);
         let context = Arc::new(Context {
             journal: GroupCommit::new(Arc::new(journal), || ()),
             options,
             plans: PlanCache::default(),
             snapshot_permits: Arc::new(Semaphore::new(1)),
         });
-        let mut state = State {
-            context,
-            boards: Arc::default(),
-            writer: WriterSlot::default(),
-            writer_failures,
-            is_writer_due: false,
-            supervisors: HashMap::new(),
-        };
+        let mut state = State::new(Arguments { context, boards: Arc::default(), writer: WriterSlot::default() });
         let asked = Arc::new(AtomicUsize::new(0));
         let (root, _) = Actor::spawn(None, Asked(Arc::clone(&asked)), ()).await.expect("started");
         state.writer_failed(&root, "it could not be told to begin");

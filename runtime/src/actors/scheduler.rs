@@ -10,15 +10,18 @@ use ractor::{Actor, ActorRef};
 
 use super::admission;
 use super::messages::{CallKey, KernelMessage, SchedulerMessage, WorkerMessage};
+use super::worker::{self, WorkerActor};
 use super::{ActorResult, Task};
-use crate::agent::PermitFuture;
+use crate::agent::{Agent, Call, PermitFuture};
 use crate::clock::BoardClock;
 use crate::failpoints::Failpoints;
 
 pub(crate) struct Arguments {
     pub(crate) clock: Arc<BoardClock>,
     pub(crate) kernel: ActorRef<KernelMessage>,
-    pub(crate) workers: BTreeMap<WorkerName, ActorRef<WorkerMessage>>,
+    pub(crate) agent: Arc<dyn Agent>,
+    /// Calls of a worker at a time, at most.
+    pub(crate) calls_max: usize,
     pub(crate) probe: Failpoints,
 }
 
@@ -26,6 +29,8 @@ pub(crate) struct State {
     of_board: Arguments,
     alarm: Option<Task>,
     waiting: BTreeMap<CallKey, Task>,
+    /// Actors of the workers that were called.
+    workers: BTreeMap<WorkerName, ActorRef<WorkerMessage>>,
 }
 
 /// Longest time between looks at the clock, because a clock jump may bring a schedule nearer.
@@ -39,7 +44,7 @@ impl Actor for SchedulerActor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, _: ActorRef<SchedulerMessage>, arguments: Arguments) -> ActorResult<State> {
-        Ok(State { of_board: arguments, alarm: None, waiting: BTreeMap::new() })
+        Ok(State { of_board: arguments, alarm: None, waiting: BTreeMap::new(), workers: BTreeMap::new() })
     }
 
     async fn handle(&self, _: ActorRef<SchedulerMessage>, message: SchedulerMessage, state: &mut State) -> ActorResult {
@@ -48,8 +53,7 @@ impl Actor for SchedulerActor {
             SchedulerMessage::Durable { calls, awaiting_admission, wake_at, ended } => {
                 state.of_board.probe.hit("scheduler", "durable");
                 for call in calls {
-                    let call = Arc::new(call);
-                    state.send(&call.worker, WorkerMessage::Call(Arc::clone(&call)));
+                    Box::pin(state.call(Arc::new(call))).await;
                 }
                 if let Some(named) = awaiting_admission {
                     let is_named = |key: &CallKey| named.iter().any(|call| admission::key(call) == *key);
@@ -64,7 +68,9 @@ impl Actor for SchedulerActor {
             }
             SchedulerMessage::Cancel(cancellations) => {
                 for Cancellation { invocation, attempt, worker } in cancellations {
-                    state.send(&worker, WorkerMessage::Cancel((invocation, attempt)));
+                    if let Some(actor) = state.workers.get(&worker) {
+                        drop(actor.cast(WorkerMessage::Cancel((invocation, attempt))));
+                    }
                 }
             }
         }
@@ -73,10 +79,24 @@ impl Actor for SchedulerActor {
 }
 
 impl State {
-    /// Sends a message to a worker. If its actor has ended, the supervisor restarts all of them.
-    fn send(&self, worker: &WorkerName, message: WorkerMessage) {
-        if let Some(actor) = self.of_board.workers.get(worker) {
-            drop(actor.cast(message));
+    /// Delivers a call. The first call of a worker starts its actor. A message to an actor that has ended is lost: the
+    /// kernel fails with it.
+    async fn call(&mut self, call: Arc<Call>) {
+        if !self.workers.contains_key(&call.worker) {
+            let Arguments { kernel, agent, calls_max, probe, .. } = &self.of_board;
+            let arguments = worker::Arguments {
+                agent: Arc::clone(agent),
+                kernel: kernel.clone(),
+                calls_max: *calls_max,
+                probe: probe.clone(),
+            };
+            // Fails only if the kernel is ending.
+            let spawned = Actor::spawn_linked(None, WorkerActor, arguments, kernel.get_cell()).await;
+            let Ok((actor, _)) = spawned else { return };
+            self.workers.insert(call.worker.clone(), actor);
+        }
+        if let Some(actor) = self.workers.get(&call.worker) {
+            drop(actor.cast(WorkerMessage::Call(call)));
         }
     }
 
@@ -98,7 +118,7 @@ impl State {
         let kernel = self.of_board.kernel.clone();
         let task = tokio::spawn(async move {
             tokio::time::sleep(pause).await;
-            drop(kernel.cast(KernelMessage::Decide { input: Input::Tick, principal: None, caller: None }));
+            drop(kernel.cast(KernelMessage::Decide { input: Box::new(Input::Tick), principal: None, caller: None }));
         });
         Task(task.abort_handle())
     }

@@ -15,7 +15,7 @@ use ractor::{Actor, ActorRef};
 use tokio::sync::Semaphore;
 
 use super::messages::{CallKey, KernelMessage, WorkerMessage};
-use super::{ActorResult, Task};
+use super::{ActorResult, Task, guarded};
 use crate::agent::{Agent, Call, CallResult, Failure};
 use crate::failpoints::Failpoints;
 
@@ -107,26 +107,24 @@ impl State {
             }
         };
         // If the kernel has ended, the supervisor restarts all children.
-        drop(self.kernel.cast(KernelMessage::Decide { input, principal: None, caller: None }));
+        drop(self.kernel.cast(KernelMessage::Decide { input: Box::new(input), principal: None, caller: None }));
     }
 }
 
 /// Runs a call as a task and reports its end. A panic of the agent becomes a failure.
 fn run(agent: Arc<dyn Agent>, places: Arc<Semaphore>, myself: ActorRef<WorkerMessage>, call: Arc<Call>) -> Task {
-    let watched = tokio::spawn(async move {
-        let called = Arc::clone(&call);
-        let task = tokio::spawn(async move {
+    let running = tokio::spawn(async move {
+        let called = guarded(async {
             let _place = places.acquire().await;
-            agent.call(&called).await
+            agent.call(&call).await
         });
-        let _task = Task(task.abort_handle());
-        let answer = task.await.unwrap_or_else(|error| {
-            let message = if error.is_panic() { "the agent panicked" } else { "the agent's task was ended" };
-            Err(Failure { code: FailureCode::Crashed, message: message.to_owned(), usage: None, deferral: None })
+        let answer = called.await.unwrap_or_else(|_| {
+            let message = "the agent panicked".to_owned();
+            Err(Failure { code: FailureCode::Crashed, message, usage: None, deferral: None })
         });
         drop(myself.cast(WorkerMessage::Answered(call, answer)));
     });
-    Task(watched.abort_handle())
+    Task(running.abort_handle())
 }
 
 #[cfg(test)]

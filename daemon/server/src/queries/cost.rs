@@ -130,7 +130,7 @@ impl CostReport {
         let board = reader.board(summary, None)?;
         let (blueprint, ledger) = (board.blueprint(), board.ledger());
         let details = Details::from_records(reader, blueprint, &reader.records(&summary.id)?)?;
-        let of_worker = |(name, account): (&WorkerName, &Account)| {
+        let of_worker = |(name, account): (&WorkerName, &Box<Account>)| {
             let limits = board.worker_call_limits(name);
             let account = AccountInfo::new(account, details.retries_of(name), limits.worker_tokens);
             (name.clone(), WorkerAccountInfo { account, money_limit: limits.worker_money.map(Money) })

@@ -90,7 +90,7 @@ impl Board {
             let left = self.money_of(worker);
             left.is_some_and(|(left, unspent)| left == 0 && unspent > 0)
         };
-        (is_full && open().any(OpenInvocation::waits_for_provider)) || is_reserved()
+        (is_full && open().any(|open| open.waits_for_provider())) || is_reserved()
     }
 
     /// Adds the money that is left for the call. Compiles the call's view if money is limited.

@@ -27,7 +27,7 @@ impl Scheduler {
             }
             None => {
                 let place = self.queue.iter().position(|queued| queued.invocation == invoked.invocation)?;
-                (self.queue.remove(place)?, 0, 0, None, AttemptHistory::default())
+                (self.unqueue(place)?, 0, 0, None, AttemptHistory::default())
             }
         };
         if queued.branch.worker != invoked.worker {
@@ -61,8 +61,8 @@ impl Scheduler {
             deferrals,
             past,
         };
-        self.open.insert(invoked.invocation, open);
-        self.open.get(&invoked.invocation)
+        self.open.insert(invoked.invocation, Box::new(open));
+        self.open.get(&invoked.invocation).map(|open| &**open)
     }
 
     /// Restores the basis that a snapshot stores separately; returns false if there is no such open invocation.

@@ -81,8 +81,8 @@ fn each_call_is_settled_by_what_it_cost_and_the_attempt_stays_open() {
     assert!(matches!(played.answer(done(), spent(60, 6)), Outcome::Committed { .. }));
     let now = account(&played);
     assert_eq!((now.calls, now.spent, now.reserved), (3, 811, 0));
-    let branches: Vec<_> = played.board.ledger().branches().values().collect();
-    assert_eq!(branches, [&now], "of the branch it is the same");
+    let branches: Vec<_> = played.board.ledger().branches().values().map(|account| **account).collect();
+    assert_eq!(branches, [now], "of the branch it is the same");
     assert_eq!((played.count(Kind::Invoked), played.count(Kind::Continued)), (1, 2));
     played.holds();
 }

@@ -36,7 +36,8 @@ impl Actor for Ear {
     }
 
     async fn handle(&self, _: ActorRef<KernelMessage>, message: KernelMessage, heard: &mut Self::State) -> ActorResult {
-        if let KernelMessage::Decide { input: Input::Propose(proposal), .. } = message
+        if let KernelMessage::Decide { input, .. } = message
+            && let Input::Propose(proposal) = *input
             && let ProposalSource::Attempt { invocation, attempt } = proposal.from
         {
             heard.send((invocation, attempt))?;
@@ -104,11 +105,9 @@ impl Actors {
         let (heard, answers) = mpsc::unbounded_channel();
         let (kernel, _) = Actor::spawn(None, Ear, heard).await.expect("spawned");
         let probe = Failpoints::default();
-        let arguments = Arguments { agent: Arc::new(Slow), kernel: kernel.clone(), calls_max: 2, probe: probe.clone() };
-        let (worker, _) = Actor::spawn(None, WorkerActor, arguments).await.expect("spawned");
         let clock = Arc::new(BoardClock::new(Arc::new(SystemClock)));
-        let workers = BTreeMap::from([("w".into(), worker)]);
-        let arguments = scheduler::Arguments { clock, kernel, workers, probe: probe.clone() };
+        let agent = Arc::new(Slow);
+        let arguments = scheduler::Arguments { clock, kernel, agent, calls_max: 2, probe: probe.clone() };
         let (scheduler, _) = Actor::spawn(None, SchedulerActor, arguments).await.expect("spawned");
         let arguments = breaker::Arguments { scheduler: scheduler.clone(), probe };
         let (breaker, _) = Actor::spawn(None, BreakerActor, arguments).await.expect("spawned");

@@ -131,8 +131,7 @@ async fn a_panic_in_any_actor_at_any_message_leaves_the_same_state() {
     let (undisturbed, calm, _) = struck_ten_steps(Vec::new()).await;
     assert_eq!((count(&undisturbed.records, Kind::Epoch), undisturbed.is_resumed), (0, false));
     for site in [
-        ("board", "restart"),
-        ("board", "close"),
+        ("root", "close"),
         ("kernel", "begin"),
         ("kernel", "decide"),
         ("kernel", "taken"),
@@ -166,7 +165,7 @@ async fn a_panic_in_any_actor_at_any_message_leaves_the_same_state() {
             }
         }
     }
-    for site in [("root", "reopen"), ("root", "replace_writer"), ("board", "child_ended")] {
+    for site in [("root", "restart"), ("root", "replace_writer"), ("kernel", "child_ended")] {
         assert!(aftermath.contains_key(&site), "{site:?} was never reached: {aftermath:?}");
     }
     let mut struck_again = 0;
@@ -176,8 +175,8 @@ async fn a_panic_in_any_actor_at_any_message_leaves_the_same_state() {
                 let strikes = vec![first, (site, nth)];
                 let (walked, _, panics) = struck_ten_steps(strikes.clone()).await;
                 assert_eq!(walked.state, undisturbed.state, "struck at {strikes:?}");
-                // The actor that was to reopen the board lost it: the board is given up, and is intact.
-                assert_eq!(walked.is_resumed, site == ("root", "reopen"), "struck at {strikes:?}");
+                // The root fails at the restart: the board is given up, and is intact.
+                assert_eq!(walked.is_resumed, site == ("root", "restart"), "struck at {strikes:?}");
                 assert_eq!(panics, 2, "struck at {strikes:?}");
                 struck_again += 1;
             }
@@ -194,12 +193,12 @@ async fn until_reached(reached: &Reached, site: Site, times: u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_board_that_is_closed_while_its_supervisor_is_being_replaced_is_not_opened_again() {
+async fn a_board_that_is_closed_in_the_pause_before_its_restart_is_not_restarted() {
     for is_shutdown in [false, true] {
         let dir = dir();
         let journal = sqlite(dir.path());
         let reached = Reached::default();
-        let probe = probe(&reached, |_, site, nth| site == ("board", "child_ended") && nth < 2);
+        let probe = probe(&reached, |_, _, _| false);
         let restarts = RestartPolicy { backoff: Duration::from_secs(10), ..RestartPolicy::default() };
         let options = Options { restarts, ..quiet(probe, agent(|_| never())) };
         let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
@@ -219,7 +218,7 @@ async fn a_board_that_is_closed_while_its_supervisor_is_being_replaced_is_not_op
         }
         let ended = tokio::time::timeout(Duration::from_secs(60), board.wait_for_end()).await;
         assert_eq!(ended.expect("who waits for it is told").expect_err("closed").code(), "board_closed");
-        assert_eq!(reached.lock().expect("not poisoned")[&("board", "restart")], 2, "it was opened again");
+        assert_eq!(reached.lock().expect("not poisoned")[&("kernel", "begin")], 2, "it was restarted");
         let free = wait(journal.claim(board.id(), false)).map(drop);
         assert_eq!(free, Ok(()), "nobody holds it");
     }
@@ -247,9 +246,8 @@ async fn an_agent_that_panics_at_a_boards_end_keeps_nobody_waiting_for_it() {
     for (strike, code) in [
         // The board reaches its end, or is closed.
         (None, "board_closed"),
-        // The board's actors are given up, or its supervisor is.
+        // The board's actors are given up.
         (Some(("kernel", "begin")), "crashed"),
-        (Some(("board", "child_ended")), "crashed"),
     ] {
         let dir = dir();
         let journal = sqlite(dir.path());
@@ -272,14 +270,7 @@ async fn an_agent_that_panics_at_a_boards_end_keeps_nobody_waiting_for_it() {
         match strike {
             None => runtime.close(board.id()).await,
             // The kernel fails, and panics at each restart.
-            Some(("kernel", _)) => board.crash(),
-            Some(_) => {
-                // Each supervisor fails when its kernel does.
-                for _ in 0..RestartPolicy::default().max + 1 {
-                    board.crash();
-                    tokio::time::sleep(Duration::from_secs(2)).await;
-                }
-            }
+            Some(_) => board.crash(),
         }
         assert_eq!(ended(&board).await.expect_err("it did not reach its end").code(), code, "{strike:?}");
         assert_eq!(runtime.boards(), [done.id().clone()], "{strike:?}");
@@ -349,8 +340,7 @@ async fn an_actor_that_always_panics_ends_its_board_and_no_other() {
         ("breaker", "durable"),
         ("kernel", "begin"),
         ("kernel", "decide"),
-        ("board", "restart"),
-        ("board", "child_ended"),
+        ("kernel", "child_ended"),
     ] {
         let (records, ended) = beside(move |at| at == site).await;
         for (now, before) in records.iter().zip(&alone) {
@@ -359,9 +349,9 @@ async fn an_actor_that_always_panics_ends_its_board_and_no_other() {
         assert_eq!(records.len(), alone.len(), "{site:?}");
         match (site, ended) {
             // No other actor of the board panics.
-            (("board", "child_ended"), ended) => assert_eq!(ended.expect("ended").end, End::Done),
+            (("kernel", "child_ended"), ended) => assert_eq!(ended.expect("ended").end, End::Done),
             // The end of the board cannot be recorded, either.
-            (("kernel", "begin") | ("board", _), ended) => {
+            (("kernel", "begin"), ended) => {
                 assert_eq!(ended.expect_err("it is given up").code(), "crashed", "{site:?}")
             }
             (_, ended) => {

@@ -174,7 +174,6 @@ fn restarts_and_repetitions_are_counted_as_they_are_told() {
     let text = metrics.text(&GaugeValues::default());
     for line in [
         r#"patchboard_restarts_total{actor="board"} 2"#,
-        r#"patchboard_restarts_total{actor="supervisor"} 0"#,
         r#"patchboard_restarts_total{actor="journal_writer"} 1"#,
         "patchboard_duplicates_total 1",
     ] {
