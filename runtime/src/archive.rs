@@ -25,6 +25,9 @@ use patchboard_storage::journal::{BoardSummary, Journal, JournalError, Tombstone
 /// Records read at once.
 const PAGE: usize = 1024;
 
+/// Result of archiving.
+pub type Result<T, E = ArchiveError> = std::result::Result<T, E>;
+
 /// Error of archiving, deleting or restoring a board.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -93,12 +96,7 @@ fn io_error(archives: &dyn Archives, board: &BoardId, source: io::Error) -> Arch
 
 /// Moves an ended board from the journal into an archive; returns the place of it. The caller holds the claim on the
 /// board. Blocks. Leaves the board unchanged if it fails.
-pub fn archive(
-    journal: &dyn Journal,
-    archives: &dyn Archives,
-    board: &BoardId,
-    now: Timestamp,
-) -> Result<String, ArchiveError> {
+pub fn archive(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId, now: Timestamp) -> Result<String> {
     let summary = ended(journal, board)?;
     store(journal, archives, &summary)?;
     let place = archives.place(board);
@@ -108,13 +106,13 @@ pub fn archive(
 
 /// Writes a board's archive and keeps the board in the journal. Unlike [`archive`], also works for a board that has
 /// not ended. Blocks.
-pub fn save(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) -> Result<(), ArchiveError> {
+pub fn save(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) -> Result<()> {
     store(journal, archives, &load_summary(journal, board)?)
 }
 
 /// Rewrites an existing archive of a board, so that redacted content leaves it, too. Returns false if there is none.
 /// The caller holds the claim on the board. Blocks. Leaves the archive unchanged if it fails.
-pub fn rewrite(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) -> Result<bool, ArchiveError> {
+pub fn rewrite(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) -> Result<bool> {
     match wait(archives.open(board)) {
         Ok(_) => save(journal, archives, board).map(|()| true),
         // An unfinished archive of a crash has the redacted content, too.
@@ -128,12 +126,7 @@ pub fn rewrite(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) 
 
 /// Deletes an ended board from the journal for good, and its archive. The caller holds the claim on it and must have
 /// the journal rewritten afterwards. Blocks.
-pub fn delete(
-    journal: &dyn Journal,
-    archives: &dyn Archives,
-    board: &BoardId,
-    now: Timestamp,
-) -> Result<Tombstone, ArchiveError> {
+pub fn delete(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId, now: Timestamp) -> Result<Tombstone> {
     let summary = ended(journal, board)?;
     wait(journal.remove(board, summary.head, None, now))?;
     wait(archives.remove(board)).map_err(|error| io_error(archives, board, error))?;
@@ -141,11 +134,7 @@ pub fn delete(
 }
 
 /// Restores a board from its archive, which is kept.
-pub async fn restore(
-    journal: Arc<dyn Journal>,
-    archives: Arc<dyn Archives>,
-    board: BoardId,
-) -> Result<BoardId, ArchiveError> {
+pub async fn restore(journal: Arc<dyn Journal>, archives: Arc<dyn Archives>, board: BoardId) -> Result<BoardId> {
     let beside = Arc::clone(&journal);
     let read = tokio::task::spawn_blocking(move || {
         let source = wait(archives.open(&board)).map_err(|error| io_error(&*archives, &board, error))?;
@@ -157,11 +146,7 @@ pub async fn restore(
 
 /// Reads an archive as [`read`] does, and recovers its board, so that the board can be read and resumed once restored.
 /// Blocks.
-pub fn read_recoverable(
-    place: &str,
-    source: impl BufRead,
-    journal: Option<&dyn Journal>,
-) -> Result<BoardFile, ArchiveError> {
+pub fn read_recoverable(place: &str, source: impl BufRead, journal: Option<&dyn Journal>) -> Result<BoardFile> {
     let carried = read(place, source, journal)?;
     let recovered = recovery::recover(carried.journal(), carried.board(), &UncachedPlans);
     recovered.map_err(|error| damaged(place, error.to_string()))?;
@@ -170,7 +155,7 @@ pub fn read_recoverable(
 
 /// Appends a board that was read. Fails with [`ArchiveError::Exists`], or with [`ArchiveError::Outdated`] if it would
 /// lose records, and with them possibly a redaction.
-pub async fn append_restored(journal: &dyn Journal, carried: BoardFile) -> Result<BoardId, ArchiveError> {
+pub async fn append_restored(journal: &dyn Journal, carried: BoardFile) -> Result<BoardId> {
     if journal.summary(carried.board()).await?.is_some() {
         return Err(ArchiveError::Exists(carried.board().clone()));
     }
@@ -187,7 +172,7 @@ pub async fn append_restored(journal: &dyn Journal, carried: BoardFile) -> Resul
 }
 
 /// Writes the archive of a board, reads it back and compares its end with the journal's.
-fn store(journal: &dyn Journal, archives: &dyn Archives, summary: &BoardSummary) -> Result<(), ArchiveError> {
+fn store(journal: &dyn Journal, archives: &dyn Archives, summary: &BoardSummary) -> Result<()> {
     let (board, failed) = (&summary.id, |error| io_error(archives, &summary.id, error));
     wait(archives.write(board, written(journal, summary)?)).map_err(failed)?;
     let place = archives.place(board);
@@ -198,18 +183,18 @@ fn store(journal: &dyn Journal, archives: &dyn Archives, summary: &BoardSummary)
     Ok(())
 }
 
-fn load_summary(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
+fn load_summary(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary> {
     Ok(wait(journal.summary(board))?.ok_or_else(|| JournalError::NotFound(format!("board {board}")))?)
 }
 
-fn ended(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary, ArchiveError> {
+fn ended(journal: &dyn Journal, board: &BoardId) -> Result<BoardSummary> {
     let summary = load_summary(journal, board)?;
     // The summary alone must not decide about deletion.
     audit::check_listed(journal, board)?;
     if summary.ended.is_none() { Err(ArchiveError::NotEnded(board.clone())) } else { Ok(summary) }
 }
 
-fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String, ArchiveError> {
+fn written(journal: &dyn Journal, summary: &BoardSummary) -> Result<String> {
     let BoardSummary { id, epoch, head: Head { seq, hash }, .. } = summary;
     let mut text = String::new();
     let mut add = |line: &Line| {
@@ -252,7 +237,7 @@ fn damaged(place: &str, what: impl Into<String>) -> ArchiveError {
 
 /// Reads an archive from `source`, and checks it as [`audit::verify`] checks a board of a journal. Missing texts may
 /// have been erased later, which `journal` records. `place` names the archive in errors. Blocks.
-pub fn read(place: &str, source: impl BufRead, journal: Option<&dyn Journal>) -> Result<BoardFile, ArchiveError> {
+pub fn read(place: &str, source: impl BufRead, journal: Option<&dyn Journal>) -> Result<BoardFile> {
     let path = || place.to_owned();
     let carried = BoardFile::read(source).map_err(|error| match error {
         BoardFileError::Io(source) => ArchiveError::Io { path: path(), source },

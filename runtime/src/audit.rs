@@ -19,6 +19,9 @@ use crate::recovery;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{BoardSummary, DECIDES_END, Journal, JournalError, KeptSnapshot};
 
+/// Result of an audit.
+pub type Result<T, E = AuditError> = std::result::Result<T, E>;
+
 /// Records read at once.
 const PAGE: usize = 256;
 
@@ -70,11 +73,7 @@ fn summary_difference(journal: &dyn Journal, listed: &BoardSummary) -> Result<Op
 
 /// Checks all of a board's records. `expected_head` is a hash kept elsewhere, which the head or an earlier record must
 /// have.
-pub fn verify(
-    journal: &dyn Journal,
-    board: &BoardId,
-    expected_head: Option<Digest>,
-) -> Result<AuditReport, AuditError> {
+pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Digest>) -> Result<AuditReport> {
     // Read first: a running board may append records meanwhile, but never removes any.
     let listed = wait(journal.summary(board))?;
     // Reported last: other faults matter more.
@@ -236,7 +235,7 @@ impl<'a> Auditor<'a> {
         AuditError::Record { seq: self.next(), reason: reason.into() }
     }
 
-    fn record(&mut self, record: &Record) -> Result<(), AuditError> {
+    fn record(&mut self, record: &Record) -> Result<()> {
         let fault = |error: RecordError| self.record_error(error.to_string());
         if record.seq != self.next() {
             return Err(self.record_error(format!("it is missing; the next one stored is {}", record.seq)));
@@ -293,7 +292,7 @@ impl<'a> Auditor<'a> {
     }
 
     /// Notes the commitment that a later record must have.
-    fn note_erasure(&mut self, record: &Record) -> Result<(), AuditError> {
+    fn note_erasure(&mut self, record: &Record) -> Result<()> {
         let Some(hasher) = &self.hasher else { return Ok(()) };
         let replacement = record.replacement(hasher).map_err(|error| self.record_error(error.to_string()))?;
         if let Some((by, commitment)) = replacement {
@@ -309,7 +308,7 @@ impl<'a> Auditor<'a> {
     }
 
     /// Checks that the current replacements match a record of a redaction.
-    fn redacted(&mut self, by: Seq, redacted: &Redacted) -> Result<(), AuditError> {
+    fn redacted(&mut self, by: Seq, redacted: &Redacted) -> Result<()> {
         let recorded: BTreeMap<Seq, Digest> = redacted.records.iter().copied().collect();
         for (seq, commitment) in self.pending_erasures.remove(&by).unwrap_or_default() {
             // Without the salt of the commitments, there is nothing to compare.
@@ -330,7 +329,7 @@ impl<'a> Auditor<'a> {
     }
 
     /// Returns true if a record says that the board's salt was destroyed; the chain covers that record.
-    fn is_salt_erased(&self, first: &Record) -> Result<bool, AuditError> {
+    fn is_salt_erased(&self, first: &Record) -> Result<bool> {
         let fault = |error: RecordError| self.record_error(error.to_string());
         let Some(erasure) = first.redaction_marker().map_err(fault)? else { return Ok(false) };
         let record = wait(self.journal.record(self.board, erasure.by))?;
@@ -338,7 +337,7 @@ impl<'a> Auditor<'a> {
     }
 
     /// Checks a kept snapshot: every part, and that it restores the board of the records.
-    fn snapshot(&mut self, kept: KeptSnapshot) -> Result<SnapshotCheck, AuditError> {
+    fn snapshot(&mut self, kept: KeptSnapshot) -> Result<SnapshotCheck> {
         let of = kept.of;
         let fault = |reason: String| Err(AuditError::Snapshot { of, reason });
         let is_named = self.named.get(&kept.record).is_some_and(|named| (named.of, named.digest) == (of, kept.digest));
@@ -397,7 +396,7 @@ impl<'a> Auditor<'a> {
     }
 
     /// Returns true if a text was erased and the responsible record confirms it.
-    fn is_erased(&self, hash: Digest) -> Result<bool, AuditError> {
+    fn is_erased(&self, hash: Digest) -> Result<bool> {
         let Some((board, seq)) = wait(self.journal.erased_text(hash))? else { return Ok(false) };
         let Some(record) = wait(self.journal.record(&board, seq))? else {
             // The other board was deleted since.
@@ -413,7 +412,7 @@ impl<'a> Auditor<'a> {
     }
 
     /// Checks a text that the next record names.
-    fn text(&mut self, what: &str, hash: Digest) -> Result<(), AuditError> {
+    fn text(&mut self, what: &str, hash: Digest) -> Result<()> {
         if self.texts.contains(&hash) {
             return Ok(());
         }

@@ -2,11 +2,12 @@
 //!
 //! Outlives the actors, which are replaced when they fail; handles and subscriptions keep it alive.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use dashmap::{DashMap, Entry};
+use parking_lot::Mutex;
 use patchboard_kernel::board::Input;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Ended, Principal, Record};
@@ -114,14 +115,11 @@ enum KernelAddr {
 
 impl BoardChannel {
     pub(crate) fn new(board: BoardId, held: Option<DispatchHold>, options: &Options) -> Self {
+        let buffer = options.subscription_buffer.max(1);
         Self {
             board,
             status: ArcSwapOption::empty(),
-            stream: Mutex::new(Some(RecordStream {
-                head: None,
-                sender: None,
-                buffer: options.subscription_buffer.max(1),
-            })),
+            stream: Mutex::new(Some(RecordStream { head: None, sender: None, buffer })),
             lifecycle: watch::Sender::new(Lifecycle::Starting),
             kernel: watch::Sender::new(KernelAddr::Restarting),
             admission: Arc::new(Semaphore::new(options.request_queue_max.max(1))),
@@ -144,7 +142,7 @@ impl BoardChannel {
         let ended = snapshot.ended;
         // Before the records, so that a reader of a record finds its effect in the snapshot.
         self.status.store(Some(Arc::new(snapshot)));
-        if let Some(stream) = &mut *self.stream() {
+        if let Some(stream) = &mut *self.stream.lock() {
             stream.sender.take_if(|sender| sender.receiver_count() == 0);
             for record in records {
                 stream.head = Some(record.seq);
@@ -213,14 +211,14 @@ impl BoardChannel {
             }
             is_open
         });
-        *self.stream() = None;
+        *self.stream.lock() = None;
     }
 
     // Methods for callers.
 
     /// Subscribes to records from now on; returns none if the board is gone.
     pub(crate) fn listen(&self) -> Option<Live> {
-        self.stream().as_mut().map(|stream| {
+        self.stream.lock().as_mut().map(|stream| {
             let sender = stream.sender.get_or_insert_with(|| broadcast::Sender::new(stream.buffer));
             Live { head: stream.head, records: sender.subscribe() }
         })
@@ -294,10 +292,5 @@ impl BoardChannel {
         if let KernelAddr::Available(kernel) = &*self.kernel.borrow() {
             kernel.kill();
         }
-    }
-
-    fn stream(&self) -> MutexGuard<'_, Option<RecordStream>> {
-        // No code under this lock can panic.
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -213,13 +213,8 @@ impl BoardFile {
             blobs.extend(wait(self.journal.blob(hash))?.map(|text| Blob { hash, text: text.into() }));
         }
         let BoardSummary { id: board, epoch, .. } = self.listed;
-        Ok(Batch {
-            records: wait(self.journal.records(&board, None, usize::MAX))?,
-            board,
-            epoch,
-            expected: None,
-            blobs,
-        })
+        let records = wait(self.journal.records(&board, None, usize::MAX))?;
+        Ok(Batch { board, epoch, expected: None, records, blobs })
     }
 
     /// Returns the texts that the records name.

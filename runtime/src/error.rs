@@ -5,6 +5,9 @@ use patchboard_kernel::id::BoardId;
 use patchboard_kernel::rejection::{Code, Rejection, Violation};
 use patchboard_storage::journal::JournalError;
 
+/// Result of an operation on the runtime or a board.
+pub type Result<T, E = RuntimeError> = std::result::Result<T, E>;
+
 /// Error of running a board, or of a request to it.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]

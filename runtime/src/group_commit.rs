@@ -6,9 +6,10 @@
 //! serve them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use patchboard_kernel::id::BoardId;
 use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 
@@ -55,14 +56,8 @@ struct QueuedBatch {
 impl GroupCommit {
     /// Creates a group commit. `wake` must soon lead to a call of [`GroupCommit::flush`].
     pub(crate) fn new(journal: Arc<dyn Journal>, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self {
-            journal,
-            turn: Arc::default(),
-            queue: Mutex::new(VecDeque::new()),
-            latest: Mutex::default(),
-            places: Semaphore::new(QUEUE_MAX),
-            wake: Box::new(wake),
-        }
+        let (turn, queue, latest) = Default::default();
+        Self { journal, turn, queue, latest, places: Semaphore::new(QUEUE_MAX), wake: Box::new(wake) }
     }
 
     pub(crate) fn journal(&self) -> &Arc<dyn Journal> {
@@ -89,7 +84,7 @@ impl GroupCommit {
         let Ok(_place) = self.places.acquire().await else { return Err(ended()) };
         let (answer, answered) = oneshot::channel();
         let is_first = {
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             queue.push_back(QueuedBatch { batch, answer });
             queue.len() == 1
         };
@@ -102,7 +97,7 @@ impl GroupCommit {
 
     /// Returns true if no other board has appended recently.
     fn is_alone(&self, board: &BoardId) -> bool {
-        let latest = self.latest();
+        let latest = self.latest.lock();
         let others_at =
             latest.as_ref().and_then(|latest| if latest.board == *board { latest.others_at } else { Some(latest.at) });
         others_at.is_none_or(|at| at.elapsed() >= ALONE_AFTER)
@@ -110,7 +105,7 @@ impl GroupCommit {
 
     /// Notes an append of a board.
     fn note(&self, board: &BoardId) {
-        let mut latest = self.latest();
+        let mut latest = self.latest.lock();
         let at = Instant::now();
         match &mut *latest {
             Some(latest) if latest.board == *board => latest.at = at,
@@ -121,11 +116,6 @@ impl GroupCommit {
         }
     }
 
-    fn latest(&self) -> MutexGuard<'_, Option<Latest>> {
-        // No code under this lock can panic.
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns true if batches are queued.
     pub(crate) fn has_queued(&self) -> bool {
         self.queued() > 0
@@ -133,7 +123,7 @@ impl GroupCommit {
 
     /// Returns the number of queued batches.
     pub(crate) fn queued(&self) -> usize {
-        self.queue().len()
+        self.queue.lock().len()
     }
 
     /// Waits for the turn to append, and excludes other appends.
@@ -158,7 +148,7 @@ impl GroupCommit {
     }
 
     pub(crate) fn fail_queued(&self, reason: &str) {
-        let refused = self.queue().split_off(0);
+        let refused = self.queue.lock().split_off(0);
         for waiting in refused {
             drop(waiting.answer.send(Err(JournalError::Io(format!("the journal writer fails: {reason}")))));
         }
@@ -167,15 +157,10 @@ impl GroupCommit {
     /// Takes the next batches for one commit, in order of arrival. Drops batches with a cancelled caller: their board
     /// may have another owner by now.
     fn take_group(&self) -> (Vec<Batch>, Vec<oneshot::Sender<Result<Head, JournalError>>>) {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         queue.retain(|waiting| !waiting.answer.is_closed());
         let count = queue.len().min(GROUP_MAX);
         queue.drain(..count).map(|waiting| (waiting.batch, waiting.answer)).unzip()
-    }
-
-    fn queue(&self) -> MutexGuard<'_, VecDeque<QueuedBatch>> {
-        // No code under this lock can panic.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -202,14 +187,14 @@ mod tests {
             appends.spawn(async move { group.append(Writer::new(&format!("b{number}")).created()).await });
         }
         woken.notified().await;
-        while group.queue().len() < 10 {
+        while group.queue.lock().len() < 10 {
             tokio::task::yield_now().await;
         }
         assert!(wait(journal.boards()).expect("read").is_empty());
         let (batches, answers) = group.take_group();
         assert_eq!(batches.len(), 10, "one commit takes all");
         for (batch, answer) in batches.into_iter().zip(answers) {
-            group.queue().push_back(QueuedBatch { batch, answer });
+            group.queue.lock().push_back(QueuedBatch { batch, answer });
         }
         group.flush(turn).await;
         while let Some(append) = appends.join_next().await {
@@ -227,7 +212,7 @@ mod tests {
         group.append(first.created()).await.expect("appended");
         // Independent of how long this thread is delayed.
         let soon = Instant::now() + Duration::from_secs(3600);
-        group.latest().as_mut().expect("noted").at = soon;
+        group.latest.lock().as_mut().expect("noted").at = soon;
         // The journal is free, but another board has just appended; one thread serves both.
         let other = Arc::clone(&group);
         let created = second.created();
@@ -241,7 +226,7 @@ mod tests {
         assert!(!group.is_alone(&"b2".into()));
         group.note(&"b2".into());
         assert!(!group.is_alone(&"b2".into()));
-        group.latest().as_mut().expect("noted").others_at = Instant::now().checked_sub(ALONE_AFTER);
+        group.latest.lock().as_mut().expect("noted").others_at = Instant::now().checked_sub(ALONE_AFTER);
         group.append(second.signal("x")).await.expect("appended");
     }
 
@@ -256,7 +241,7 @@ mod tests {
             let group = Arc::clone(&group);
             appends.push(tokio::spawn(async move { group.append(Writer::new(board).created()).await }));
         }
-        while group.queue().len() < 2 {
+        while group.queue.lock().len() < 2 {
             tokio::task::yield_now().await;
         }
         appends[0].abort();

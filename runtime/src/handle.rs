@@ -16,7 +16,7 @@ use crate::actors::Context;
 use crate::actors::messages::InputResult;
 use crate::agent::Failure;
 use crate::board_channel::{BoardChannel, Lifecycle};
-use crate::error::RuntimeError;
+use crate::error::{Result, RuntimeError};
 use crate::status::BoardStatus;
 use crate::subscription::{PAGE, Subscription};
 
@@ -45,11 +45,11 @@ impl BoardHandle {
         Self { principal: Some(principal), ..self.clone() }
     }
 
-    async fn ask(&self, input: Input) -> Result<InputResult, RuntimeError> {
+    async fn ask(&self, input: Input) -> Result<InputResult> {
         self.channel.ask(input, self.principal.clone()).await
     }
 
-    async fn outcome(&self, input: Input) -> Result<Outcome, RuntimeError> {
+    async fn outcome(&self, input: Input) -> Result<Outcome> {
         self.ask(input).await?.outcome.ok_or_else(|| RuntimeError::Interrupted(self.id().clone()))
     }
 
@@ -77,7 +77,7 @@ impl BoardHandle {
         after: Option<Seq>,
         initial: T,
         mut fold: impl FnMut(&mut T, &Record) + Send + 'static,
-    ) -> Result<T, RuntimeError> {
+    ) -> Result<T> {
         let (journal, board, head) =
             (Arc::clone(self.context.journal.journal()), self.id().clone(), self.status().head.seq);
         let read = tokio::task::spawn_blocking(move || {
@@ -96,14 +96,14 @@ impl BoardHandle {
 
     /// Sends a proposal to the kernel; returns once the outcome is durable. After a storage error the proposal may have
     /// been recorded.
-    pub async fn propose(&self, proposal: Proposal) -> Result<Outcome, RuntimeError> {
+    pub async fn propose(&self, proposal: Proposal) -> Result<Outcome> {
         self.outcome(Input::Propose(proposal)).await
     }
 
     /// Records an edit of workspace files, or an external change of them. Returns once the outcome is durable, or
     /// [`Outcome::RejectedUnrecorded`] if, for example, the attempt or the board is over. The caller changes the files
     /// themselves.
-    pub async fn edit(&self, edit: Edit) -> Result<Outcome, RuntimeError> {
+    pub async fn edit(&self, edit: Edit) -> Result<Outcome> {
         self.outcome(Input::Edit(edit)).await
     }
 
@@ -119,12 +119,12 @@ impl BoardHandle {
         attempt: u32,
         usage: Option<Usage>,
         reserve: u64,
-    ) -> Result<Outcome, RuntimeError> {
+    ) -> Result<Outcome> {
         self.outcome(Input::Continue { invocation, attempt, usage, reserve }).await
     }
 
     /// Ends an attempt without a proposal. Returns once that is durable; false if the attempt was over before.
-    pub async fn fail(&self, invocation: InvocationId, attempt: u32, failure: Failure) -> Result<bool, RuntimeError> {
+    pub async fn fail(&self, invocation: InvocationId, attempt: u32, failure: Failure) -> Result<bool> {
         let Failure { code, message, usage, deferral: _ } = failure;
         let decided = self.ask(Input::AgentFailed { invocation, attempt, code, message, usage }).await?;
         Ok(decided.recorded)
@@ -133,17 +133,12 @@ impl BoardHandle {
     /// Sends a signal, or triggers a manual rule by its name. Returns once it is durable; a repetition with the same
     /// `token` gets the first answer. Fails with [`RuntimeError::BoardEnded`] if the board has ended for good. Records
     /// nothing with [`RuntimeError::BadSignal`] or [`RuntimeError::SignalRejected`].
-    pub async fn signal(
-        &self,
-        name: &str,
-        value: Value,
-        token: Option<IdempotencyKey>,
-    ) -> Result<RequestEffect, RuntimeError> {
+    pub async fn signal(&self, name: &str, value: Value, token: Option<IdempotencyKey>) -> Result<RequestEffect> {
         self.request(Input::Signal { name: name.to_owned(), value, key: token }).await
     }
 
     /// Sends a request that is recorded unless the board has ended for good, or received it before.
-    async fn request(&self, input: Input) -> Result<RequestEffect, RuntimeError> {
+    async fn request(&self, input: Input) -> Result<RequestEffect> {
         let decided = self.ask(input).await?;
         match decided.outcome {
             Some(Outcome::Duplicate(_)) => Ok(RequestEffect::AlreadyApplied),
@@ -165,24 +160,24 @@ impl BoardHandle {
 
     /// Sends a person's answer to a question of the board. Returns once the outcome is durable, or
     /// [`Outcome::RejectedUnrecorded`] if the answer does not count.
-    pub async fn answer(&self, answer: Answer) -> Result<Outcome, RuntimeError> {
+    pub async fn answer(&self, answer: Answer) -> Result<Outcome> {
         self.outcome(Input::Answer(answer)).await
     }
 
     /// Pauses dispatch. Has no effect on a paused board. For `token` see [`BoardHandle::signal`].
-    pub async fn pause(&self, token: Option<IdempotencyKey>) -> Result<RequestEffect, RuntimeError> {
+    pub async fn pause(&self, token: Option<IdempotencyKey>) -> Result<RequestEffect> {
         self.control(Input::Pause { key: token }).await
     }
 
     /// Resumes dispatch. Has no effect on a board that is not paused. For `token` see [`BoardHandle::signal`].
-    pub async fn resume(&self, token: Option<IdempotencyKey>) -> Result<RequestEffect, RuntimeError> {
+    pub async fn resume(&self, token: Option<IdempotencyKey>) -> Result<RequestEffect> {
         self.control(Input::Resume { key: token }).await
     }
 
     /// Retries invocations that the board has given up, with their triggers, and raises limits. Returns once it is
     /// durable; a repetition with the same token gets the first answer. Records nothing with
     /// [`RuntimeError::CannotRetry`].
-    pub async fn retry(&self, retried: Retried) -> Result<RequestEffect, RuntimeError> {
+    pub async fn retry(&self, retried: Retried) -> Result<RequestEffect> {
         let decided = self.ask(Input::Retry(retried)).await?;
         match decided.outcome {
             Some(Outcome::Duplicate(_)) => Ok(RequestEffect::AlreadyApplied),
@@ -195,11 +190,11 @@ impl BoardHandle {
     }
 
     /// Cancels the board. Has no effect on a cancelled board.
-    pub async fn cancel(&self) -> Result<RequestEffect, RuntimeError> {
+    pub async fn cancel(&self) -> Result<RequestEffect> {
         self.control(Input::Cancel).await
     }
 
-    async fn control(&self, input: Input) -> Result<RequestEffect, RuntimeError> {
+    async fn control(&self, input: Input) -> Result<RequestEffect> {
         let is_cancel = matches!(input, Input::Cancel);
         match self.request(input).await {
             Err(RuntimeError::BoardEnded(board)) => match self.status().ended.filter(|ended| ended.is_final()) {
@@ -215,17 +210,17 @@ impl BoardHandle {
 
     /// Waits until the board has ended, or has stopped in this process. Fails with the cause of the stop: storage, too
     /// many failures, or closing.
-    pub async fn wait_for_end(&self) -> Result<Ended, RuntimeError> {
+    pub async fn wait_for_end(&self) -> Result<Ended> {
         self.wait_for_end_where(|_| true).await
     }
 
     /// Waits until the board has ended for good: a stalled one may continue. Fails if the board has stopped in this
     /// process.
-    pub async fn wait_for_final_end(&self) -> Result<Ended, RuntimeError> {
+    pub async fn wait_for_final_end(&self) -> Result<Ended> {
         self.wait_for_end_where(Ended::is_final).await
     }
 
-    async fn wait_for_end_where(&self, wanted: impl Fn(Ended) -> bool) -> Result<Ended, RuntimeError> {
+    async fn wait_for_end_where(&self, wanted: impl Fn(Ended) -> bool) -> Result<Ended> {
         let is_wanted = |status: &Lifecycle| match status {
             Lifecycle::Ended(ended) => wanted(*ended),
             Lifecycle::Closed(_) => true,

@@ -41,5 +41,7 @@ pub mod runtime;
 pub mod snapshotter;
 pub mod status;
 pub mod subscription;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod tools;
 pub mod verified_reader;

@@ -11,7 +11,7 @@ use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::snapshot::SnapshotError;
 
-use crate::error::RuntimeError;
+use crate::error::{Result, RuntimeError};
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{Journal, JournalError, KeptSnapshot};
 
@@ -37,7 +37,7 @@ pub struct Recovered {
 
 /// Recovers a board to its current state. Fails with [`RuntimeError::Board`] if the records are invalid, or end inside
 /// a step.
-pub fn recover(journal: &dyn Journal, board: &BoardId, plans: &dyn PlanSource) -> Result<Recovered, RuntimeError> {
+pub fn recover(journal: &dyn Journal, board: &BoardId, plans: &dyn PlanSource) -> Result<Recovered> {
     recover_until(journal, board, None, plans)
 }
 
@@ -57,13 +57,8 @@ pub fn check_end(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalEr
 }
 
 /// Recovers a board as of the commit of a version. Fails with [`BoardError::BadRecord`] if there is no such version.
-pub fn recover_at(
-    journal: &dyn Journal,
-    board: &BoardId,
-    version: Version,
-    plans: &dyn PlanSource,
-) -> Result<Recovered, RuntimeError> {
-    recover_until(journal, board, Some(version), plans)
+pub fn recover_at(journal: &dyn Journal, id: &BoardId, version: Version, plans: &dyn PlanSource) -> Result<Recovered> {
+    recover_until(journal, id, Some(version), plans)
 }
 
 fn recover_until(
@@ -71,7 +66,7 @@ fn recover_until(
     id: &BoardId,
     version: Option<Version>,
     plans: &dyn PlanSource,
-) -> Result<Recovered, RuntimeError> {
+) -> Result<Recovered> {
     let bad = |message: String| RuntimeError::Board(BoardError::BadRecord { seq: Seq(0), message });
     let first =
         wait(journal.records(id, None, 1))?.pop().ok_or_else(|| bad("the journal of the board is empty".into()))?;
@@ -155,7 +150,7 @@ fn listed(journal: &dyn Journal, id: &BoardId) -> Result<Vec<KeptSnapshot>, Jour
     }
 }
 
-fn checked(recovered: Recovered, id: &BoardId) -> Result<Recovered, RuntimeError> {
+fn checked(recovered: Recovered, id: &BoardId) -> Result<Recovered> {
     if recovered.board.id() != id {
         let message = format!("it is of board {}", recovered.board.id());
         return Err(BoardError::BadRecord { seq: Seq(0), message }.into());
@@ -223,12 +218,7 @@ fn from_snapshot(
 }
 
 /// Folds the records after the board's head, page by page.
-fn fold(
-    journal: &dyn Journal,
-    id: &BoardId,
-    mut board: Board,
-    until: &RecoveryTarget,
-) -> Result<Recovered, RuntimeError> {
+fn fold(journal: &dyn Journal, id: &BoardId, mut board: Board, until: &RecoveryTarget) -> Result<Recovered> {
     let (mut records, mut bytes) = (0, 0);
     'wanted: loop {
         let page = wait(journal.records(id, Some(board.head().0), PAGE))?;

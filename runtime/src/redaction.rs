@@ -141,22 +141,14 @@ fn erase<B: Default>(
     }
     if let Some((seq, body)) = redaction::find_earlier(&records, request)? {
         let hash = records.iter().find(|record| record.seq == seq).map_or(GENESIS, |record| record.hash);
-        let unscrubbed = wait(journal.purge_erased_bytes()).err();
-        let (head, still, beside) = (Head { seq, hash }, Vec::new(), B::default());
-        return Ok(Redaction {
-            head,
-            body,
-            replaced_at: None,
-            remaining: still,
-            external: beside,
-            is_repeated: true,
-            purge_error: unscrubbed,
-        });
+        let purge_error = wait(journal.purge_erased_bytes()).err();
+        let (head, remaining, external) = (Head { seq, hash }, Vec::new(), B::default());
+        return Ok(Redaction { head, body, replaced_at: None, remaining, external, is_repeated: true, purge_error });
     }
     let mut driver = Driver::new(recovery::recover(journal, id, &UncachedPlans)?.board);
     let mut text = |hash| wait(journal.blob(hash)).ok().flatten();
     let planned = redaction::plan(driver.board(), &records, &mut text, request)?;
-    let beside = beside(&planned.needles)?;
+    let external = beside(&planned.needles)?;
     let append = driver.decide_as(now, Input::Redact(planned.body.clone()), principal, &mut |_, _| None).append;
     let append = append.ok_or_else(|| JournalError::Io("the redaction was not recorded".to_owned()))?;
     let texts = planned.body.texts.clone();
@@ -164,17 +156,9 @@ fn erase<B: Default>(
         |record: Record| NewPayload { of: Head { seq: record.seq, hash: record.hash }, payload: record.payload };
     let payloads = planned.records.into_iter().map(replaced).collect();
     let head = wait(journal.erase(Erasure { batch: append, payloads, texts }))?;
-    let unscrubbed = wait(journal.purge_erased_bytes()).err();
-    let still = planned.remaining;
-    Ok(Redaction {
-        head,
-        body: planned.body,
-        replaced_at: None,
-        remaining: still,
-        external: beside,
-        is_repeated: false,
-        purge_error: unscrubbed,
-    })
+    let purge_error = wait(journal.purge_erased_bytes()).err();
+    let (body, remaining) = (planned.body, planned.remaining);
+    Ok(Redaction { head, body, replaced_at: None, remaining, external, is_repeated: false, purge_error })
 }
 
 /// Returns the commit that writes the replacement. Returns none if an interrupted attempt has written it, or if the

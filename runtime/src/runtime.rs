@@ -24,7 +24,7 @@ use crate::actors::Context;
 use crate::actors::messages::{StartMode, WriterMessage};
 use crate::actors::root::{self, Opening, Root, RootMessage, WriterSlot};
 use crate::board_channel::{BoardChannel, Boards, DispatchHold, Lifecycle};
-use crate::error::RuntimeError;
+use crate::error::{Result, RuntimeError};
 use crate::group_commit::GroupCommit;
 use crate::handle::BoardHandle;
 use crate::observer::DurableStep;
@@ -65,7 +65,7 @@ impl WeakRuntime {
 
 impl Runtime {
     /// Starts the actors shared by all boards.
-    pub async fn start(journal: Arc<dyn Journal>, options: Options) -> Result<Self, RuntimeError> {
+    pub async fn start(journal: Arc<dyn Journal>, options: Options) -> Result<Self> {
         let writer: WriterSlot = Arc::new(ArcSwapOption::empty());
         let wake = {
             let writer = Arc::clone(&writer);
@@ -96,12 +96,7 @@ impl Runtime {
 
     /// Creates a new board and runs it. `salt` is set only for reproducible runs. Fails with [`RuntimeError::Board`] if
     /// blueprint or request is invalid.
-    pub async fn create(
-        &self,
-        blueprint: Blueprint,
-        request: Value,
-        salt: Option<Salt>,
-    ) -> Result<BoardHandle, RuntimeError> {
+    pub async fn create(&self, blueprint: Blueprint, request: Value, salt: Option<Salt>) -> Result<BoardHandle> {
         self.create_with(blueprint, request, CreateOptions { salt, ..CreateOptions::default() }).await
     }
 
@@ -111,7 +106,7 @@ impl Runtime {
         mut blueprint: Blueprint,
         request: Value,
         founding: CreateOptions,
-    ) -> Result<BoardHandle, RuntimeError> {
+    ) -> Result<BoardHandle> {
         let CreateOptions { id, salt, ablation: mode, architect: designed, parent, principal } = founding;
         let options = &self.running.context.options;
         blueprint.fit_views(&|model| options.agent.context_window(model));
@@ -130,13 +125,9 @@ impl Runtime {
         let (board, step) = Board::create(genesis, &self.running.context.plans)?;
         let opening = self.reserve(&id, None)?;
         let claim = self.running.context.journal.journal().claim(&id, false).await?;
-        let batch = Batch {
-            board: id.clone(),
-            epoch: board.epoch(),
-            expected: None,
-            records: step.records.clone(),
-            blobs: prompts.into_iter().chain(step.blobs).collect(),
-        };
+        let (epoch, records) = (board.epoch(), step.records.clone());
+        let blobs = prompts.into_iter().chain(step.blobs).collect();
+        let batch = Batch { board: id.clone(), epoch, expected: None, records, blobs };
         self.running.context.journal.append(batch).await?;
         let made = DurableStep { board: &id, records: &step.records, took: began.elapsed() };
         self.running.context.observe(|observer| observer.on_durable_step(&made));
@@ -148,28 +139,23 @@ impl Runtime {
 
     /// Takes a board over from its journal and runs it. Calls that were in progress are lost and repeated. Fails with
     /// [`JournalError::Owned`] if another process runs it, and with [`RuntimeError::Board`] if the records are invalid.
-    pub async fn resume(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
+    pub async fn resume(&self, board: &BoardId) -> Result<BoardHandle> {
         self.take_over(board, false, None).await
     }
 
     /// Like [`Runtime::resume`], but first pauses the board, in the name of `by`: it dispatches nothing until it is
     /// resumed. A board that has ended is not paused, but makes no calls either, even if a signal or a retry continues
     /// it.
-    pub async fn resume_paused(&self, board: &BoardId, by: Option<Principal>) -> Result<BoardHandle, RuntimeError> {
+    pub async fn resume_paused(&self, board: &BoardId, by: Option<Principal>) -> Result<BoardHandle> {
         self.take_over(board, false, Some(DispatchHold { by })).await
     }
 
     /// Like [`Runtime::resume`], even if another process seems to run the board. That process is fenced off.
-    pub async fn resume_forced(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
+    pub async fn resume_forced(&self, board: &BoardId) -> Result<BoardHandle> {
         self.take_over(board, true, None).await
     }
 
-    async fn take_over(
-        &self,
-        board: &BoardId,
-        force: bool,
-        held: Option<DispatchHold>,
-    ) -> Result<BoardHandle, RuntimeError> {
+    async fn take_over(&self, board: &BoardId, force: bool, held: Option<DispatchHold>) -> Result<BoardHandle> {
         match self.running.boards.get(board) {
             // The board was given up and is being closed.
             Some(published) if published.is_closed() => self.close_board(published).await,
@@ -186,7 +172,7 @@ impl Runtime {
     /// Returns the running board, or resumes it as [`Runtime::resume`] does. Waits while another caller of this runtime
     /// creates or resumes it. Fails with [`RuntimeError::AlreadyRunning`] only if it is repeatedly closed and opened
     /// meanwhile.
-    pub async fn get_or_resume(&self, board: &BoardId) -> Result<BoardHandle, RuntimeError> {
+    pub async fn get_or_resume(&self, board: &BoardId) -> Result<BoardHandle> {
         for _ in 0..RESUME_TRIES_MAX {
             match self.running.boards.get(board) {
                 Some(published) if !published.is_closed() => match published.until_started().await {
@@ -205,7 +191,7 @@ impl Runtime {
     }
 
     /// Reserves a board's id, so that no other caller opens it meanwhile.
-    fn reserve(&self, board: &BoardId, held: Option<DispatchHold>) -> Result<BoardReservation<'_>, RuntimeError> {
+    fn reserve(&self, board: &BoardId, held: Option<DispatchHold>) -> Result<BoardReservation<'_>> {
         let published = Arc::new(BoardChannel::new(board.clone(), held, &self.running.context.options));
         self.running.boards.add(Arc::clone(&published))?;
         Ok(BoardReservation { boards: &self.running.boards, channel: published, is_handed_over: false })
@@ -218,7 +204,7 @@ impl Runtime {
         blueprint: Arc<Blueprint>,
         beginning: StartMode,
         claim: Claim,
-    ) -> Result<BoardHandle, RuntimeError> {
+    ) -> Result<BoardHandle> {
         let published = Arc::clone(&opening.channel);
         let board = Opening { channel: Arc::clone(&published), blueprint, beginning, claim };
         if self.running.root.cast(RootMessage::Open(Box::new(board))).is_err() {
@@ -254,7 +240,7 @@ impl Runtime {
         &self,
         outer: &BoardId,
         invocations: Vec<InvocationId>,
-    ) -> Result<Vec<(BoardId, Usage)>, RuntimeError> {
+    ) -> Result<Vec<(BoardId, Usage)>> {
         let (context, id) = (Arc::clone(&self.running.context), outer.clone());
         let read = tokio::task::spawn_blocking(move || {
             let journal = &**context.journal.journal();
@@ -354,7 +340,7 @@ impl Drop for RuntimeInner {
 }
 
 /// Reads the blueprint from a board's first record.
-async fn blueprint_of(journal: &dyn Journal, board: &BoardId) -> Result<Blueprint, RuntimeError> {
+async fn blueprint_of(journal: &dyn Journal, board: &BoardId) -> Result<Blueprint> {
     let first = journal.records(board, None, 1).await?;
     let Some(first) = first.first() else { return Err(JournalError::NotFound(format!("board {board}")).into()) };
     let bad = |message: String| BoardError::BadRecord { seq: first.seq, message };

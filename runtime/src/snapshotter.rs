@@ -13,7 +13,7 @@ use patchboard_kernel::snapshot::SnapshotPart;
 
 use crate::recovery::{Recovered, size};
 use patchboard_storage::blocking::wait;
-use patchboard_storage::journal::{GarbageCollection, Journal, JournalError, NewParts};
+use patchboard_storage::journal::{GarbageCollection, Journal, JournalError, NewParts, Result};
 
 /// Conditions for a snapshot, so that recovering a board takes a bounded time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,11 +203,7 @@ impl Snapshotter {
 }
 
 /// Stores a snapshot of a board. Blocks. Fails with [`JournalError::Fenced`] if the board has been taken over.
-pub(crate) fn store_snapshot(
-    journal: &dyn Journal,
-    board: &Board,
-    stop: &AtomicBool,
-) -> Result<StoredSnapshot, JournalError> {
+pub(crate) fn store_snapshot(journal: &dyn Journal, board: &Board, stop: &AtomicBool) -> Result<StoredSnapshot> {
     match take_parts(journal, board, false, stop) {
         // Another process has removed parts that this process had stored.
         Err(JournalError::MissingPart { hash, .. }) => {
@@ -218,12 +214,7 @@ pub(crate) fn store_snapshot(
     }
 }
 
-fn take_parts(
-    journal: &dyn Journal,
-    board: &Board,
-    anew: bool,
-    stop: &AtomicBool,
-) -> Result<StoredSnapshot, JournalError> {
+fn take_parts(journal: &dyn Journal, board: &Board, anew: bool, stop: &AtomicBool) -> Result<StoredSnapshot> {
     let (id, epoch) = (board.id(), board.epoch());
     let mut waiting: Vec<SnapshotPart> = Vec::new();
     let (mut waiting_bytes, mut new) = (0, NewParts::default());
@@ -257,6 +248,6 @@ pub(crate) fn collect_garbage(
     board: &BoardId,
     epoch: u64,
     unusable: &[Seq],
-) -> Result<GarbageCollection, JournalError> {
+) -> Result<GarbageCollection> {
     wait(journal.collect_garbage(board, epoch, KEPT_SNAPSHOTS, unusable))
 }

@@ -103,6 +103,7 @@ const KERNEL_MAY_USE: &[&str] = &[
     "serde-saphyr",
     "serde_json",
     "serde_json_canonicalizer",
+    "serde_with_macros",
     "sha2",
     "smol_str",
     "strsim",

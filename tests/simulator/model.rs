@@ -15,6 +15,7 @@ mod provider;
 mod requests;
 mod retries;
 mod schedule;
+mod strict;
 
 use std::collections::{BTreeMap, BTreeSet};
 

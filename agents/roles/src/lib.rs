@@ -35,7 +35,7 @@ pub use crate::context::RoleContext;
 
 /// Returns the role of this name.
 pub fn find(name: &str) -> Option<Role> {
-    Role::ALL.iter().copied().find(|role| role.as_str() == name)
+    Role::from_name(name)
 }
 
 /// Checks a seat of a role; returns an error message.

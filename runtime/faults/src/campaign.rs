@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 
+use parking_lot::Mutex;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::plan::{Plan, PlanSource};
@@ -162,7 +163,7 @@ type PlanKey = (String, u32, String, u32);
 impl PlanSource for CachedPlans {
     fn plan_for_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
         let key = (blueprint.name.to_string(), blueprint.concurrency, mode.to_string(), journal);
-        let mut plans = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut plans = self.0.lock();
         if let Some(plan) = plans.get(&key) {
             return Ok(Arc::clone(plan));
         }

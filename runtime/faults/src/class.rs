@@ -68,9 +68,4 @@ impl FaultClass {
             Self::ProviderGarbage => "an answer of the provider that holds no reply",
         }
     }
-
-    /// Returns the class with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|class| class.as_str() == name)
-    }
 }

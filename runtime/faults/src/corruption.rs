@@ -22,6 +22,9 @@ pub(crate) fn invalid_json(interface: Interface, ops: &[Value], random: &mut Ran
 /// A way to spoil one operation.
 type Spoiling = fn(&mut Value, &mut Random);
 
+/// Spoilings that only operations of a patch can show.
+const OF_PATCHES: &str = "no_pointer path_of_another_type unknown_operation no_operation no_value the_whole_document";
+
 const SPOILINGS: &[(&str, Spoiling)] = &[
     ("missing_parent", |op, _| op["path"] = format!("{}/no/such/place", path(op)).into()),
     ("unknown_member", |op, random| {
@@ -82,16 +85,7 @@ pub(crate) fn bad_path_or_type(
     loop {
         let (name, spoil) = random.pick(SPOILINGS);
         // Members to merge and message lines have no operations and no non-text paths that could be wrong.
-        let is_of_patches = [
-            "no_pointer",
-            "path_of_another_type",
-            "unknown_operation",
-            "no_operation",
-            "no_value",
-            "the_whole_document",
-        ]
-        .contains(name);
-        if interface == Interface::Patch || !is_of_patches {
+        if interface == Interface::Patch || !OF_PATCHES.split(' ').any(|of_patches| of_patches == *name) {
             spoil(&mut ops[index], random);
             return (name, ops);
         }

@@ -349,11 +349,8 @@ impl<'a> FaultRun<'a> {
                 ("for_hours", vec![defer(call, after_ms, *random.pick(&reasons), wait_ms)])
             }
             FaultClass::ProviderGarbage => {
-                let (kind, code) = *random.pick(&[
-                    ("cut_off", FailureCode::Truncated),
-                    ("empty", FailureCode::Empty),
-                    ("no_protocol", FailureCode::Protocol),
-                ]);
+                let (truncated, empty) = (("cut_off", FailureCode::Truncated), ("empty", FailureCode::Empty));
+                let (kind, code) = *random.pick(&[truncated, empty, ("no_protocol", FailureCode::Protocol)]);
                 (kind, vec![fail(call, after_ms, code, "no reply")])
             }
         };
@@ -397,10 +394,8 @@ fn reply(call: &Call, text: String, after_ms: u64) -> Delivery {
     let prompt = tokens(call.prompt.system.len() + call.prompt.user.len());
     let usage = Some(Usage { prompt, completion: tokens(text.len()), ..Usage::default() });
     let from = ProposalSource::Attempt { invocation, attempt };
-    Delivery {
-        after_ms,
-        input: Input::Propose(Proposal { from, worker, reply: ReplyBody::Text(text), usage, raw: None }),
-    }
+    let reply = ReplyBody::Text(text);
+    Delivery { after_ms, input: Input::Propose(Proposal { from, worker, reply, usage, raw: None }) }
 }
 
 fn fail(call: &Call, after_ms: u64, code: FailureCode, message: &str) -> Delivery {

@@ -1,11 +1,9 @@
 //! Mutates valid JSON replies into malformed ones, in the ways in which models nearly get JSON right.
 //!
-//! Each way in which language models were seen to break JSON has its own mutation. The result is checked with
-//! `serde_json` alone: it must be invalid, or repeat a name.
+//! Each way in which language models were seen to break JSON has its own mutation. The result is checked:
+//! it must be invalid, or repeat a name.
 
-use std::fmt;
-
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use patchboard_kernel::json::{self, DEPTH_MAX, Limits};
 
 use crate::random::Random;
 
@@ -79,7 +77,7 @@ pub fn mutate(text: &str, random: &mut Random) -> (&'static str, String) {
 
 /// Returns true if a text is not JSON, or repeats a name in an object.
 pub fn is_malformed(text: &str) -> bool {
-    serde_json::from_str::<Strict>(text).is_err()
+    json::parse(text.as_bytes(), Limits { bytes: usize::MAX, depth: DEPTH_MAX }).is_err()
 }
 
 /// Returns a byte offset at which a text can be cut, before its end.
@@ -89,63 +87,6 @@ fn boundary(text: &str, random: &mut Random) -> usize {
         at -= 1;
     }
     at
-}
-
-/// Any JSON in which no object repeats a name.
-struct Strict;
-
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Strict)
-    }
-}
-
-impl<'de> Visitor<'de> for Strict {
-    type Value = Self;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_unit<E>(self) -> Result<Self, E> {
-        Ok(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self, A::Error> {
-        while elements.next_element::<Self>()?.is_some() {}
-        Ok(self)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self, A::Error> {
-        let mut names = std::collections::BTreeSet::new();
-        while let Some(name) = members.next_key::<String>()? {
-            members.next_value::<Self>()?;
-            if !names.insert(name) {
-                return Err(de::Error::custom("a name twice"));
-            }
-        }
-        Ok(self)
-    }
 }
 
 #[cfg(test)]

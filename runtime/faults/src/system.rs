@@ -16,11 +16,6 @@ code_enum! {
 }
 
 impl System {
-    /// Returns the system with this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|system| system.as_str() == name)
-    }
-
     pub(crate) fn mode(self) -> Mode {
         match self {
             Self::Patchboard => Mode::default(),

@@ -16,18 +16,16 @@ use crate::money::Price;
 use crate::scheduler::{AttemptHistory, ProviderWait};
 
 /// Model and terms of an admitted call.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Admission {
     /// Operator's name of the model; `None` if no gate chose one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Price of the model's tokens; `None` if the operator sets no price.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// Tokens of the reply; `None` for the seat's limit. Higher after a truncated reply, lower for a model with a lower
     /// limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_tokens: Option<u64>,
 }
 

@@ -40,6 +40,7 @@ pub const FORMAT: u32 = 2;
 /// Accepted contract of a board; immutable once the board exists.
 // The derived functions are called by the implementations below. A direct call of `Blueprint::deserialize` omits the
 // definitions of groups, so no plan can be made of its result.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Blueprint {
@@ -70,13 +71,10 @@ pub struct Blueprint {
     #[serde(default)]
     pub invariants: Vec<Invariant>,
     /// Directory of files shared by the workers; absent if there are no files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceSpec>,
     /// Condition under which the task is finished.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done: Option<Done>,
     /// JSON Pointer of the board's result; if absent, the places that `done` reads.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
     /// Circuit breaker policy.
     #[serde(default)]
@@ -100,10 +98,8 @@ pub struct Blueprint {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub boards: BTreeMap<String, Self>,
     /// Departments to include; absent once resolved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub departments: Option<Value>,
     /// Workflow of nodes that the workers execute; absent once resolved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<Value>,
     /// Fragments to include; empty once resolved.
     #[serde(default, rename = "use")]
@@ -187,18 +183,18 @@ pub enum Writers {
 }
 
 /// Condition that must hold in every committed state.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invariant {
     /// Name, unique in the blueprint; rejections contain it.
     pub name: String,
     /// Path pattern of the instances, each evaluated as `self`; if absent, evaluated once, without `self`.
-    #[serde(default, rename = "for", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "for")]
     pub each: Option<String>,
     /// CEL expression that must be true.
     pub expr: String,
     /// Advice to a worker with a patch that violates it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 

@@ -107,6 +107,8 @@ pub(crate) struct GrantInfo<'a> {
     pub(crate) fragment: Option<&'a Value>,
 }
 
+type Result<T, E = ContractError> = std::result::Result<T, E>;
+
 /// Error of compiling a contract; the lint reports the same errors with positions.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[error("{pointer}: {message}")]
@@ -123,20 +125,12 @@ impl Contract {
     /// A value schema with references to `#/$defs/…` (or `#/definitions/…`) that it does not define uses the
     /// definitions of `state_schema`, and then its draft. Names in paths are not bound here: their grants cover no
     /// place. Fails for a pattern or value schema that cannot be used.
-    pub fn compile(
-        worker: &Worker,
-        state_schema: &Value,
-        expressions: &ExpressionCompiler<'_>,
-    ) -> Result<Self, ContractError> {
+    pub fn compile(worker: &Worker, state_schema: &Value, expressions: &ExpressionCompiler<'_>) -> Result<Self> {
         Self::compile_with(worker, &Values::new(state_schema), expressions)
     }
 
     /// Like [`Contract::compile`], with value schemas shared by the grants of a blueprint.
-    pub fn compile_with(
-        worker: &Worker,
-        values: &Values<'_>,
-        expressions: &ExpressionCompiler<'_>,
-    ) -> Result<Self, ContractError> {
+    pub fn compile_with(worker: &Worker, values: &Values<'_>, expressions: &ExpressionCompiler<'_>) -> Result<Self> {
         let paths = expressions.paths;
         let pattern = |pointer: String, text: &str| {
             paths.parse(text).map_err(|error| ContractError { pointer, message: error.to_string() })
@@ -212,11 +206,6 @@ impl Contract {
     /// Returns the pattern as written, if names are bound in it.
     pub(crate) fn template<'p>(&'p self, pattern: &'p Pattern) -> &'p Pattern {
         self.templates.iter().find(|(bound, _)| bound == pattern).map_or(pattern, |(_, template)| template)
-    }
-
-    /// Returns true for a pattern in which names are bound.
-    fn is_template(&self, pattern: &Pattern) -> bool {
-        self.templates.iter().any(|(bound, _)| bound == pattern)
     }
 
     /// Replaces bound tokens of a place by their names, where one of the contract's templates covers the place.

@@ -42,17 +42,16 @@ impl DeferralReason {
 }
 
 /// Request that a provider did not serve.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deferral {
     /// Reason of the deferral.
     pub reason: DeferralReason,
     /// Milliseconds before the request may be repeated; `None` if the provider does not specify it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
     /// Milliseconds from the first of an unbroken series of deferrals to the pause of the board; `None` for the
     /// default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patience_ms: Option<u64>,
     /// True if the request itself may be the cause of the error: status 500.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -1,8 +1,7 @@
 //! Fingerprints: SHA-256 of bytes, and the Merkle digest of documents (SPEC section 2).
 //!
-//! Defines only the byte format below; [`crate::state`] and [`crate::record`] decide what is fingerprinted. Here the
-//! whole document is walked each time. The shape of the tree depends on the content alone, so a tree with cached node
-//! digests yields the same bytes.
+//! Defines only the byte format below; [`crate::state`] and [`crate::record`] decide what is fingerprinted. The shape of
+//! the tree depends on the content alone, so [`crate::tree`] computes these bytes from its nodes and caches their digests.
 //!
 //! # The format
 //!
@@ -39,14 +38,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Number, Value};
+use serde_json::Number;
 use sha2::{Digest as _, Sha256};
 
 use crate::json;
-
-const ARRAY_FAN_OUT: usize = 16;
-const BUCKET_MEMBERS_MAX: usize = 32;
-const INLINE_STRING_BYTES_MAX: usize = 256;
 
 /// Domain separation tags: a digest of one kind cannot pass for another.
 pub(crate) mod tag {
@@ -168,7 +163,7 @@ impl fmt::Debug for Hasher {
 /// Computes the digests of one board.
 ///
 /// Recursion is as deep as the values are nested, so values must be bounded in depth, as all values read by
-/// [`crate::json`] are.
+/// [`crate::json`] are. [`crate::tree`] adds the digests of documents.
 #[derive(Clone)]
 pub struct Hasher {
     /// SHA-256 after the salt's block.
@@ -182,24 +177,6 @@ impl Hasher {
         salted.update(salt.0);
         salted.update([0; 32]);
         Self { salted }
-    }
-
-    /// Returns the digest of a document.
-    pub fn document(&self, value: &Value) -> Digest {
-        let mut hash = self.start(tag::DOCUMENT);
-        self.encode(value, &mut hash);
-        Digest(hash.finalize().into())
-    }
-
-    /// Returns the digest of a record's value. It is bound to record and field, so that it does not reveal equal
-    /// values.
-    pub fn commitment(&self, seq: u64, field: &str, value: &Value) -> Digest {
-        let mut hash = self.start(tag::COMMITMENT);
-        hash.update(seq.to_be_bytes());
-        hash.update(length(field.len()));
-        hash.update(field);
-        self.encode(value, &mut hash);
-        Digest(hash.finalize().into())
     }
 
     /// Returns the name of a text that is stored outside of records: a view, a prompt.
@@ -232,116 +209,6 @@ impl Hasher {
         hash.update([tag]);
         hash
     }
-
-    /// Hashes `enc(value)`.
-    fn encode(&self, value: &Value, into: &mut Sha256) {
-        match value {
-            Value::Null => into.update([0x00]),
-            Value::Bool(truth) => into.update([0x01, u8::from(*truth)]),
-            Value::Number(number) => encode_number(number, into),
-            Value::String(text) => {
-                into.update([0x03]);
-                into.update(length(text.len()));
-                if text.len() <= INLINE_STRING_BYTES_MAX {
-                    into.update(text);
-                } else {
-                    let mut hash = self.start(tag::STRING);
-                    hash.update(text);
-                    into.update(hash.finalize());
-                }
-            }
-            Value::Array(items) => {
-                into.update([0x04]);
-                into.update(length(items.len()));
-                if !items.is_empty() {
-                    into.update(self.array(items));
-                }
-            }
-            Value::Object(members) => {
-                into.update([0x05]);
-                into.update(length(members.len()));
-                if !members.is_empty() {
-                    into.update(self.object(members));
-                }
-            }
-        }
-    }
-
-    fn array(&self, items: &[Value]) -> [u8; 32] {
-        let chunk = |items: &[Value]| -> [u8; 32] {
-            let mut hash = self.start(tag::ARRAY_CHUNK);
-            for item in items {
-                self.encode(item, &mut hash);
-            }
-            hash.finalize().into()
-        };
-        let mut level: Vec<[u8; 32]> = items.chunks(ARRAY_FAN_OUT).map(chunk).collect();
-        while level.len() > 1 {
-            let join = |nodes: &[[u8; 32]]| -> [u8; 32] {
-                let mut hash = self.start(tag::ARRAY_LEVEL);
-                for node in nodes {
-                    hash.update(node);
-                }
-                hash.finalize().into()
-            };
-            level = level.chunks(ARRAY_FAN_OUT).map(join).collect();
-        }
-        level[0]
-    }
-
-    fn object(&self, members: &Map<String, Value>) -> [u8; 32] {
-        let mut members: Vec<Member<'_>> =
-            members.iter().map(|(key, value)| Member { key, value, route: [0; 32] }).collect();
-        members.sort_unstable_by_key(|member| member.key);
-        if members.len() > BUCKET_MEMBERS_MAX {
-            for member in &mut members {
-                member.route = self.route(member.key);
-            }
-        }
-        self.group(&members, 0)
-    }
-
-    /// Returns the node of members, sorted by key, that agree in the first `nibbles` nibbles of their routes.
-    fn group(&self, members: &[Member<'_>], nibbles: usize) -> [u8; 32] {
-        if members.len() <= BUCKET_MEMBERS_MAX {
-            let mut hash = self.start(tag::BUCKET);
-            for member in members {
-                hash.update(length(member.key.len()));
-                hash.update(member.key);
-                self.encode(member.value, &mut hash);
-            }
-            return hash.finalize().into();
-        }
-        let mut groups: [Vec<Member<'_>>; 16] = Default::default();
-        for member in members {
-            groups[usize::from(member.nibble(nibbles))].push(*member);
-        }
-        let mut hash = self.start(tag::SPLIT);
-        for (nibble, group) in (0_u8..).zip(&groups) {
-            if !group.is_empty() {
-                hash.update([nibble]);
-                hash.update(self.group(group, nibbles + 1));
-            }
-        }
-        hash.finalize().into()
-    }
-}
-
-/// Member of an object, with the salted hash of its key as its path in the trie.
-#[derive(Clone, Copy)]
-struct Member<'v> {
-    key: &'v str,
-    value: &'v Value,
-    route: [u8; 32],
-}
-
-impl Member<'_> {
-    /// # Panics
-    /// Panics after the 64th nibble, which would take 33 keys of one object with equal SHA-256 values.
-    fn nibble(&self, at: usize) -> u8 {
-        let byte = self.route[at / 2];
-        if at.is_multiple_of(2) { byte >> 4 } else { byte & 0x0f }
-    }
 }
 
 pub(crate) fn encode_number(number: &Number, into: &mut Sha256) {
@@ -364,4 +231,4 @@ pub(crate) fn length(length: usize) -> [u8; 8] {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -78,14 +78,8 @@ pub fn check<'i>(
 /// Checks the initial state, which no patch made: evaluates everything.
 pub fn check_whole<'i>(invariants: impl IntoIterator<Item = &'i Invariant>, state: &Node) -> Vec<Violation> {
     let patch = Value::Array(Vec::new());
-    let stood = |place: &Pointer| Some(place.to_buf());
-    let change = Change {
-        before: state,
-        candidate: ChangesSince::all_changed(state),
-        patch: &patch,
-        request: None,
-        original_place: &stood,
-    };
+    let (candidate, original_place) = (ChangesSince::all_changed(state), &|place: &Pointer| Some(place.to_buf()));
+    let change = Change { before: state, candidate, patch: &patch, request: None, original_place };
     check(invariants, &change, &mut Allowance::new())
 }
 

@@ -342,11 +342,10 @@ fn whole<T>(
     value.map_err(|error| {
         let offset = offset_of(&error, text);
         match repeated.take() {
-            Some(key) => JsonError {
-                code: Code::DuplicateKey,
-                offset,
-                message: format!("the key {:?} occurs twice in one object", shortened(&key)),
-            },
+            Some(key) => {
+                let message = format!("the key {:?} occurs twice in one object", shortened(&key));
+                JsonError { code: Code::DuplicateKey, offset, message }
+            }
             None => JsonError { code: Code::InvalidJson, offset, message: format!("not JSON: {}", reason_of(&error)) },
         }
     })

@@ -190,6 +190,9 @@ pub struct BudgetExceeded {
     pub may_be_freed: bool,
 }
 
+/// Answer to whether a call is affordable.
+pub type Affordable = Result<(), BudgetExceeded>;
+
 impl Ledger {
     getters! { self:
         /// Returns the account of the board.
@@ -226,12 +229,7 @@ impl Ledger {
 
     /// Returns an error if a call of a branch cannot be afforded under these limits. The error is the first budget that
     /// does not suffice.
-    pub fn check_budget(
-        &self,
-        limits: &CallLimits,
-        branch: &Branch,
-        call: CallReservation<'_>,
-    ) -> Result<(), BudgetExceeded> {
+    pub fn check_budget(&self, limits: &CallLimits, branch: &Branch, call: CallReservation<'_>) -> Affordable {
         let account = self.worker(&branch.worker);
         let of_branch = self.branches.get(branch).map(|account| **account).unwrap_or_default();
         let tokens = |account: &Account| (call.tokens, account.spent, account.reserved);
@@ -275,7 +273,7 @@ impl Ledger {
         branch: &Branch,
         (before, usage): (CallReservation<'_>, Option<Usage>),
         call: CallReservation<'_>,
-    ) -> Result<(), BudgetExceeded> {
+    ) -> Affordable {
         let mut settled = self.clone();
         settled.settle(branch, before, usage, 0);
         settled.check_budget(limits, branch, call)

@@ -150,16 +150,15 @@ pub enum RecordError {
 
 /// Payload member that marks erased values ([`crate::redaction`]). The `redacted` record commits to the current
 /// payload; the header still commits to the original values.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RedactionMarker {
     /// Seq of the `redacted` record.
     pub by: Seq,
     /// Fingerprint for deduplicating the proposal or request; it can no longer be computed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Digest>,
     /// For a commit: fingerprint of the written region, for the detection of cycles.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<Digest>,
 }
 

@@ -33,6 +33,11 @@ macro_rules! code_enum {
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $code,)* }
             }
+
+            /// Returns the member with this name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|member| member.as_str() == name)
+            }
         }
 
         impl std::fmt::Display for $name {
@@ -187,33 +192,30 @@ code_enum! {
 }
 
 /// One error of a proposal.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Violation {
     /// Reason of the violation.
     pub code: Code,
     /// Index of the operation in the patch, if the violation concerns one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<usize>,
     /// JSON Pointer into the document (for `syntax`, into the reply); empty for the whole.
     pub pointer: String,
     /// Message for people and models; may change between versions.
     pub message: String,
     /// Violated schema keyword, or the invariant's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// Value or form that would have been accepted.
-    #[serde(default, deserialize_with = "deserialize_some", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "deserialize_some")]
     pub expected: Option<Value>,
     /// Value found; only if the worker may read it or has written it.
-    #[serde(default, deserialize_with = "deserialize_some", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "deserialize_some")]
     pub found: Option<Value>,
     /// At stage `freshness`: difference between the value read and the current one. `{"was": …}`, or for a text `{"at",
     /// "removed", "added"}`, counted in characters. Only for values that the worker may read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<Value>,
     /// At stage `freshness`: time and author of the change. Only for values that the worker may read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale: Option<ConflictingChange>,
     /// True if it concerns a value that the worker wrote itself, and a condition hides the place from it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -245,18 +247,9 @@ impl Violation {
 
     /// Creates a violation with the three mandatory members.
     pub fn new(code: Code, pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            op: None,
-            pointer: pointer.into(),
-            message: message.into(),
-            rule: None,
-            expected: None,
-            found: None,
-            diff: None,
-            stale: None,
-            own: false,
-        }
+        let (op, rule, expected, found, diff, stale) = Default::default();
+        let (pointer, message) = (pointer.into(), message.into());
+        Self { code, op, pointer, message, rule, expected, found, diff, stale, own: false }
     }
 
     /// Sets the operation that it concerns.
@@ -289,6 +282,7 @@ impl Violation {
 }
 
 /// Write that is granted to the worker, listed in the rejection of another.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AllowedWrite {
@@ -297,13 +291,11 @@ pub struct AllowedWrite {
     /// Granted operations.
     pub ops: Vec<GrantOp>,
     /// Value schema of the grant, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
     /// State schema at that place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
     /// Condition of the grant, if it has one.
-    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "where")]
     pub condition: Option<WriteCondition>,
 }
 

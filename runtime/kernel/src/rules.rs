@@ -149,11 +149,10 @@ pub fn activations(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &
                         continue;
                     }
                     let Some(captures) = pattern.captures(&path) else { continue };
-                    let shown = json!({
-                        "op": event.op, "path": event.path.as_str(), "captures": captures, "worker": worker,
-                        "version": version,
-                    });
-                    let trigger = Trigger::Event { op: event.op, path: event.path.to_string(), version: *version };
+                    let (op, at) = (event.op, event.path.as_str());
+                    let shown =
+                        json!({"op": op, "path": at, "captures": captures, "worker": worker, "version": version});
+                    let trigger = Trigger::Event { op, path: at.to_owned(), version: *version };
                     let bound = Ok(rule.binds.bind_captures(&captures));
                     let woken = TriggerContext { trigger, event: shown, value: event.value.into(), bound };
                     evaluate_rule(rule, &woken, state, Some((before, patch)), &mut collector);

@@ -146,12 +146,8 @@ impl Linter<'_> {
             && let Some(name) = repeated_name(&template)
         {
             let message = format!("`{{{name}}}` is in `{path}` twice, and can stand for one token only");
-            self.report(
-                "bad_pattern",
-                &format!("{at}/trigger/{}", rule.trigger.word()),
-                message,
-                "Give the second another name.",
-            );
+            let pointer = format!("{at}/trigger/{}", rule.trigger.word());
+            self.report("bad_pattern", &pointer, message, "Give the second another name.");
         }
         if !rule.bind.is_empty() && !rule.trigger.is_signal() {
             let help = "Name tokens in the trigger's path, like /notes/{note}, or remove it.";

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::conditions::{last_name, offset};
+use super::grants::is_closed;
 use super::{Expression, Linter, suggest};
 use patchboard_kernel::blueprint::{EventOp, Rule, Trigger};
 use patchboard_kernel::expr::{CompareOp, Comparison, DecidedComparisons, EXACT_MAX, Lookup, LookupStep, Operand};
@@ -12,7 +13,7 @@ use patchboard_kernel::pattern::{is_index, is_name};
 use patchboard_kernel::schema::Schema;
 
 /// Message and help about a comparison.
-type MessageAndHelp = (String, String);
+pub(super) type Advice = (String, String);
 
 const NAME_ANOTHER: &str = "Compare it with a value that the schema allows.";
 
@@ -81,12 +82,7 @@ impl Linter<'_> {
     }
 
     /// Returns the finding that an operand can never satisfy a comparison, and names the operand.
-    fn never(
-        &self,
-        of: &Operand,
-        comparison: &Comparison,
-        owner: ExpressionOwner<'_>,
-    ) -> Option<(MessageAndHelp, String)> {
+    fn never(&self, of: &Operand, comparison: &Comparison, owner: ExpressionOwner<'_>) -> Option<(Advice, String)> {
         let named = |look: &Lookup| last_name(look).unwrap_or_default().to_owned();
         Some(match of {
             Operand::Place(look) => (self.never_equal(look, comparison, owner)?, named(look)),
@@ -103,12 +99,7 @@ impl Linter<'_> {
     }
 
     /// Returns the finding that the schema at a place excludes a size.
-    fn never_of_size(
-        &self,
-        look: &Lookup,
-        comparison: &Comparison,
-        owner: ExpressionOwner<'_>,
-    ) -> Option<MessageAndHelp> {
+    fn never_of_size(&self, look: &Lookup, comparison: &Comparison, owner: ExpressionOwner<'_>) -> Option<Advice> {
         // The document holds more than its schema describes.
         let is_document = matches!(look.variable, "state" | "before") && look.steps.is_empty();
         let (place, fragment) = self.lookup_schema(look, owner).filter(|_| !is_document)?;
@@ -121,12 +112,7 @@ impl Linter<'_> {
     }
 
     /// Returns the finding that a place never has the value an expression compares it with.
-    fn never_equal(
-        &self,
-        look: &Lookup,
-        comparison: &Comparison,
-        owner: ExpressionOwner<'_>,
-    ) -> Option<MessageAndHelp> {
+    fn never_equal(&self, look: &Lookup, comparison: &Comparison, owner: ExpressionOwner<'_>) -> Option<Advice> {
         let Comparison { with, test, .. } = comparison;
         let into_event = |name: &str| {
             look.variable == "event"
@@ -184,12 +170,7 @@ impl Linter<'_> {
 
     /// Returns the finding that no such worker can occur. `is_woken`: the name is that of the worker that the rule
     /// triggers.
-    fn never_worker(
-        &self,
-        is_woken: bool,
-        comparison: &Comparison,
-        owner: ExpressionOwner<'_>,
-    ) -> Option<MessageAndHelp> {
+    fn never_worker(&self, is_woken: bool, comparison: &Comparison, owner: ExpressionOwner<'_>) -> Option<Advice> {
         let name = comparison.with.as_str()?;
         let outcome = outcome(comparison.test);
         let workers = self.blueprint.workers.keys().map(WorkerName::as_str);
@@ -227,7 +208,7 @@ impl Linter<'_> {
     }
 
     /// Returns the finding that a place never holds a boolean.
-    fn no_truth(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> Option<MessageAndHelp> {
+    fn no_truth(&self, look: &Lookup, owner: ExpressionOwner<'_>) -> Option<Advice> {
         let (place, fragment) = self.lookup_schema(look, owner)?;
         let message = || format!("{place} is neither true nor false: the schema says {}", types(&fragment));
         let help = || "Compare it with something, or ask with `has(…)` whether it is there.".to_owned();
@@ -328,15 +309,13 @@ impl Bounds {
             let count = members.as_array().map(Vec::len).or_else(|| Some(members.as_object()?.len()))?;
             u32::try_from(count).ok().map(f64::from)
         };
-        let is_closed = |keyword: &str| said.get(keyword) == Some(&Value::Bool(false));
         let (least, most) = match said.get("type")?.as_str()? {
             "array" => {
-                let all = members("prefixItems").filter(|_| is_closed("items"));
+                let all = members("prefixItems").filter(|_| said.get("items") == Some(&Value::Bool(false)));
                 (count("minItems"), [count("maxItems"), all])
             }
             "object" => {
-                let is_closed = is_closed("additionalProperties") && said.get("patternProperties").is_none();
-                let all = members("properties").filter(|_| is_closed);
+                let all = members("properties").filter(|_| is_closed(said));
                 (count("minProperties").or(members("required")), [count("maxProperties"), all])
             }
             "string" => (count("minLength"), [count("maxLength"), None]),
@@ -389,7 +368,7 @@ fn written(step: &LookupStep) -> String {
 }
 
 /// Returns the finding that a function never returns this type.
-fn never_made(function: &str, is_number: bool, comparison: &Comparison) -> Option<MessageAndHelp> {
+fn never_made(function: &str, is_number: bool, comparison: &Comparison) -> Option<Advice> {
     let Comparison { with, test, .. } = comparison;
     let fits = if is_number { with.is_number() } else { with.is_string() };
     let what = if is_number { "a number" } else { "a text" };
@@ -398,7 +377,7 @@ fn never_made(function: &str, is_number: bool, comparison: &Comparison) -> Optio
 }
 
 /// Returns the finding that no event of a rule has this `op`.
-fn never_op(comparison: &Comparison, owner: ExpressionOwner<'_>) -> Option<MessageAndHelp> {
+fn never_op(comparison: &Comparison, owner: ExpressionOwner<'_>) -> Option<Advice> {
     let (ExpressionOwner::Rule(rule), Some(op)) = (owner, comparison.with.as_str()) else { return None };
     let all = || EventOp::ALL.iter().map(|op| op.as_str());
     let known: Vec<&str> = match &rule.trigger {

@@ -34,15 +34,9 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// Creates a finding without a position. The code determines the severity; a code of an extension is an error.
     pub fn new(code: &'static str, pointer: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self {
-            severity: severity(code, CODES),
-            code,
-            pointer: pointer.to_owned(),
-            position: None,
-            file: None,
-            message: message.into(),
-            help: help.into(),
-        }
+        let (severity, pointer) = (severity(code, CODES), pointer.to_owned());
+        let (message, help) = (message.into(), help.into());
+        Self { severity, code, pointer, position: None, file: None, message, help }
     }
 
     /// Prefixes the finding's pointer.

@@ -177,13 +177,8 @@ impl Linter<'_> {
     /// Returns the compiler of expressions, as far as the schemas are known.
     pub(super) fn compiler(&self) -> ExpressionCompiler<'_> {
         let (state, request) = (self.schema.as_deref(), self.request.as_deref());
-        ExpressionCompiler {
-            paths: self.paths,
-            dialect: Dialect::for_journal_format(FORMAT),
-            state,
-            request,
-            signals: None,
-        }
+        let dialect = Dialect::for_journal_format(FORMAT);
+        ExpressionCompiler { paths: self.paths, dialect, state, request, signals: None }
     }
 
     fn expression(&self, pointer: &str, text: &str, owner: ExpressionOwner<'_>) -> Option<Expr> {

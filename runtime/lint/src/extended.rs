@@ -2,9 +2,9 @@
 //!
 //! Owns what an extension may read of a check ([`crate::extension::Extension::lint`]). Defines no finding.
 
-use super::Linter;
 use super::codes::{FindingCode, severity};
 use super::diagnostic::Diagnostic;
+use super::{Linter, Write};
 use patchboard_kernel::blueprint::{Worker, WriteGrant};
 use patchboard_kernel::pattern::Pattern;
 
@@ -34,11 +34,8 @@ impl LintContext<'_, '_> {
     /// Returns the write grants of a worker.
     pub fn writes(&self, worker: &str) -> impl Iterator<Item = LintedWrite<'_>> {
         let grants = self.linter.worker_grants.iter().find(|(name, _)| name.as_str() == worker);
-        grants.into_iter().flat_map(|(_, grants)| &grants.writes).map(|write| LintedWrite {
-            pointer: &write.pointer,
-            grant: write.grant,
-            pattern: &write.pattern,
-        })
+        let writes = grants.into_iter().flat_map(|(_, grants)| &grants.writes);
+        writes.map(|Write { pointer, grant, pattern }| LintedWrite { pointer, grant, pattern })
     }
 
     /// Parses a path of the blueprint; `None` if it is invalid.

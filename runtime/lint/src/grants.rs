@@ -100,7 +100,7 @@ pub(super) fn named_values(schema: &Value) -> Option<Vec<&Value>> {
 /// not declare. The tuple holds its JSON Pointer, the name, and the declared names.
 fn undeclared_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, String, Vec<String>)> {
     // Other schemas may declare the name.
-    if ELSEWHERE.iter().any(|keyword| fragment.get(*keyword).is_some_and(|said| !said.is_boolean())) {
+    if ELSEWHERE.split(' ').any(|keyword| fragment.get(keyword).is_some_and(|said| !said.is_boolean())) {
         return None;
     }
     let declared = fragment.get("properties")?.as_object().filter(|declared| !declared.is_empty())?;
@@ -193,11 +193,11 @@ fn misfit_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, Strin
     })
 }
 
-fn number(schema: &Value, keyword: &str) -> Option<f64> {
+pub(super) fn number(schema: &Value, keyword: &str) -> Option<f64> {
     schema.get(keyword).and_then(Value::as_f64)
 }
 
-fn required(schema: &Value) -> impl Iterator<Item = &str> {
+pub(super) fn required(schema: &Value) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
@@ -205,10 +205,13 @@ fn required(schema: &Value) -> impl Iterator<Item = &str> {
 fn forbids(schema: &Value, name: &str) -> bool {
     match schema.get("properties").and_then(|declared| declared.get(name)) {
         Some(member) => *member == Value::Bool(false),
-        None => {
-            schema.get("additionalProperties") == Some(&Value::Bool(false)) && schema.get("patternProperties").is_none()
-        }
+        None => is_closed(schema),
     }
+}
+
+/// Returns true if a schema allows no members but those that it names.
+pub(super) fn is_closed(schema: &Value) -> bool {
+    schema.get("additionalProperties") == Some(&Value::Bool(false)) && schema.get("patternProperties").is_none()
 }
 
 /// Describes the empty range between lower bounds of one schema and upper bounds of another; `None` if it is not empty.
@@ -234,7 +237,7 @@ fn beyond(low: &Value, high: &Value) -> Option<String> {
 }
 
 /// Returns the types that a schema names, if it names any.
-fn types_of(schema: &Value) -> Option<Vec<&str>> {
+pub(super) fn types_of(schema: &Value) -> Option<Vec<&str>> {
     match schema.get("type")? {
         Value::Array(types) => Some(types.iter().filter_map(Value::as_str).collect()),
         one => Some(vec![one.as_str()?]),

@@ -107,6 +107,7 @@ code_enum! {
 }
 
 /// Edge of the graph.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct Edge {
     /// Meaning of the edge.
@@ -116,17 +117,15 @@ pub struct Edge {
     /// Target node.
     pub to: Node,
     /// Condition of a conditional grant; for writes `PLACE: EXPRESSION`, with the place that is `self`.
-    #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "where")]
     pub condition: Option<String>,
     /// Operations that a write grants.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ops: Vec<GrantOp>,
     /// Rule of a trigger edge.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleName>,
     /// Kind of a trigger edge: the change (`add`, `replace`, `remove`, `change` for any), `start`, the kind of wait
     /// (`after`, `settled`, `after_first`, `idle`), or the policy of the breaker.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
 }
 
@@ -166,14 +165,9 @@ impl Graph {
             }
         }
         drawing.shows_in();
-        let contested = drawing.contested();
-        Self {
-            blueprint: blueprint.name.clone(),
-            writers: blueprint.writers,
-            nodes: drawing.nodes.into_iter().collect(),
-            contested,
-            edges: drawing.edges.into_iter().collect(),
-        }
+        let (contested, nodes) = (drawing.contested(), drawing.nodes.into_iter().collect());
+        let (name, edges) = (blueprint.name.clone(), drawing.edges.into_iter().collect());
+        Self { blueprint: name, writers: blueprint.writers, nodes, contested, edges }
     }
 
     /// Returns the part that concerns one worker: its reads, writes and triggers, and the workers at their other ends.
@@ -235,12 +229,11 @@ impl Graph {
                 feeds.entry((writer, reader)).or_default().insert(place);
             }
         }
-        let feed = |((from, to), places): ((&WorkerName, &WorkerName), BTreeSet<&Place>)| DataFlow {
-            from: from.clone(),
-            to: to.clone(),
-            places: places.into_iter().cloned().collect(),
-        };
-        feeds.into_iter().map(feed).collect()
+        let flows = feeds.into_iter().map(|((from, to), places)| {
+            let places = places.into_iter().cloned().collect();
+            DataFlow { from: from.clone(), to: to.clone(), places }
+        });
+        flows.collect()
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::cached_schema::CachedSchema;
+use super::grants::is_closed;
 use super::{Expression, Linter, Write};
 use patchboard_kernel::blueprint::GrantOp;
 use patchboard_kernel::expr::Reference;
@@ -164,9 +165,7 @@ fn keeps_few(schema: &CachedSchema, collection: &Pattern) -> bool {
         let at_most = |keyword: &str| {
             fragment.get(keyword).and_then(Value::as_u64).is_some_and(|most| most <= SMALL_COLLECTION_MAX)
         };
-        let is_closed = fragment.get("additionalProperties") == Some(&Value::Bool(false))
-            && fragment.get("patternProperties").is_none();
-        at_most("maxItems") || at_most("maxProperties") || is_closed
+        at_most("maxItems") || at_most("maxProperties") || is_closed(fragment)
     })
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::grants::{is_closed, named_values, number, required, types_of};
 use super::{Linter, closest_name};
 use crate::source::child;
 
@@ -39,18 +40,8 @@ const BY_NAME: [&str; 6] =
 const DATA: [&str; 6] = ["$vocabulary", "const", "default", "dependentRequired", "enum", "examples"];
 
 /// Keywords next to or below which other schemas may declare a name.
-pub(super) const ELSEWHERE: [&str; 10] = [
-    "$ref",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "dependentSchemas",
-    "else",
-    "if",
-    "oneOf",
-    "patternProperties",
-    "then",
-];
+pub(super) const ELSEWHERE: &str =
+    "$ref additionalProperties allOf anyOf dependentSchemas else if oneOf patternProperties then";
 
 impl Linter<'_> {
     /// Warns of keywords that no draft knows, in the schemas of the document, the request, signals and grants.
@@ -101,7 +92,7 @@ impl Linter<'_> {
             }
             self.undeclared_names(&pointer, members);
             self.void_keywords(&pointer, members);
-            if let Some((keyword, message)) = impossible(members) {
+            if let Some((keyword, message)) = impossible(schema) {
                 let help = "Mend it: nothing can be written there.";
                 self.report("impossible_schema", &child(&pointer, keyword), message, help);
                 self.point_at_key();
@@ -138,8 +129,10 @@ impl Linter<'_> {
     fn undeclared_names(&self, pointer: &str, schema: &Map<String, Value>) {
         let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
         // A schema under `additionalProperties` describes each other member by itself.
-        let is_of_many = pointer.split('/').any(|token| token != "additionalProperties" && ELSEWHERE.contains(&token));
-        let has_others = ELSEWHERE.iter().any(|keyword| schema.get(*keyword).is_some_and(|value| !value.is_boolean()));
+        let is_elsewhere = |token: &str| token != "additionalProperties" && ELSEWHERE.split(' ').any(|of| of == token);
+        let is_of_many = pointer.split('/').any(is_elsewhere);
+        let has_others =
+            ELSEWHERE.split(' ').any(|keyword| schema.get(keyword).is_some_and(|value| !value.is_boolean()));
         if is_of_many || has_others {
             return;
         }
@@ -164,9 +157,9 @@ const BOUNDS: [(&str, &str); 4] =
     [("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")];
 
 /// Returns a keyword that contradicts another of the same schema, and the contradiction.
-fn impossible(schema: &Map<String, Value>) -> Option<(&'static str, String)> {
-    let number = |keyword: &str| schema.get(keyword).and_then(Value::as_f64);
-    let crossed = BOUNDS.into_iter().find(|(least, most)| number(least).zip(number(most)).is_some_and(|(a, b)| a > b));
+fn impossible(schema: &Value) -> Option<(&'static str, String)> {
+    let bounds = |(least, most): &(&str, &str)| number(schema, least).zip(number(schema, most));
+    let crossed = BOUNDS.into_iter().find(|keywords| bounds(keywords).is_some_and(|(low, high)| low > high));
     if let Some((least, most)) = crossed {
         return Some((least, format!("`{least}` is more than `{most}`")));
     }
@@ -180,30 +173,21 @@ fn impossible(schema: &Map<String, Value>) -> Option<(&'static str, String)> {
     {
         return Some(("const", "`const` is none of `enum`".to_owned()));
     }
-    let types: Option<Vec<&str>> = match schema.get("type") {
-        Some(Value::String(of)) => Some(vec![of]),
-        Some(Value::Array(types)) => Some(types.iter().filter_map(Value::as_str).collect()),
-        _ => None,
-    };
-    let named: Option<Vec<&Value>> =
-        value.map(|value| vec![value]).or_else(|| values.map(|values| values.iter().collect()));
-    if let (Some(types), Some(named)) = (types, named)
+    if let (Some(types), Some(named)) = (types_of(schema), named_values(schema))
         && !named.iter().any(|value| types.iter().any(|of| is_of_type(value, of)))
     {
         let keyword = if value.is_some() { "const" } else { "enum" };
         return Some((keyword, format!("`{keyword}` names no value of type {}", types.join(" or "))));
     }
-    let is_closed =
-        schema.get("additionalProperties") == Some(&Value::Bool(false)) && !schema.contains_key("patternProperties");
     let declared = schema.get("properties").and_then(Value::as_object);
-    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     // `undeclared_names` reports a misspelt name.
     let is_misspelt =
         |declared: &Map<String, Value>, name: &str| closest_name(name, declared.keys().map(String::as_str)).is_some();
     let missing = |name: &&str| {
-        is_closed && declared.is_none_or(|declared| !declared.contains_key(*name) && !is_misspelt(declared, name))
+        is_closed(schema)
+            && declared.is_none_or(|declared| !declared.contains_key(*name) && !is_misspelt(declared, name))
     };
-    let mut missing = required.filter(missing);
+    let mut missing = required(schema).filter(missing);
     missing
         .next()
         .map(|name| ("required", format!("`{name}` is required, and `additionalProperties: false` forbids it")))

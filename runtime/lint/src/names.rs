@@ -288,12 +288,8 @@ impl Linter<'_> {
             DelayLength::At(at) => {
                 if let Err(error) = PointerBuf::parse(at.as_str()) {
                     let help = "Write a JSON Pointer into the value of the event or signal, like /timeout_ms; empty for the value itself.";
-                    self.report(
-                        "bad_rule",
-                        &format!("{pointer}/at"),
-                        format!("`{at}` is no JSON Pointer: {error}"),
-                        help,
-                    );
+                    let message = format!("`{at}` is no JSON Pointer: {error}");
+                    self.report("bad_rule", &format!("{pointer}/at"), message, help);
                 }
             }
         }

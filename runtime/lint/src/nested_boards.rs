@@ -77,16 +77,14 @@ impl Linter<'_> {
         for (pointer, path) in written {
             let grants = self.worker_grants.get(name);
             let adds = |op: &GrantOp| matches!(op, GrantOp::Add | GrantOp::Replace);
+            let writes = grants.into_iter().flat_map(|seat| &seat.writes);
+            let mut adding = writes.filter(|write| write.grant.ops.iter().any(adds)).map(|write| &write.pattern);
             let is_granted = match (self.paths, self.paths.parse(path), PointerBuf::parse(path)) {
-                (PathSyntax::Plain, Ok(place), _) => grants.is_some_and(|seat| {
-                    let mut writes = seat.writes.iter().filter(|write| write.grant.ops.iter().any(adds));
-                    writes.any(|write| write.pattern.overlaps(&place))
-                }),
+                (PathSyntax::Plain, Ok(place), _) => adding.any(|pattern| pattern.overlaps(&place)),
                 // A name must be that of the grant.
-                (PathSyntax::Named, Ok(_), Ok(place)) => grants.is_some_and(|seat| {
-                    let mut writes = seat.writes.iter().filter(|write| write.grant.ops.iter().any(adds));
-                    writes.any(|write| write.pattern.with_literal_names().matches(&place))
-                }),
+                (PathSyntax::Named, Ok(_), Ok(place)) => {
+                    adding.any(|pattern| pattern.with_literal_names().matches(&place))
+                }
                 _ => false,
             };
             if !is_granted {

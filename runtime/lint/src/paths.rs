@@ -78,19 +78,19 @@ impl<'a> Linter<'a> {
                 let pointer = format!("/rules/{index}/trigger/{}", rule.trigger.word());
                 let Some(pattern) = self.pattern(&pointer, path) else { continue };
                 // Below a missing place every path is missing: one finding is enough.
-                if let Run::Member { at, .. } = &rule.run
-                    && at.starts_with('/')
-                    && self.missing(&pattern).is_none()
-                    && let Ok(chosen) = self.paths.parse(&format!("{path}{at}"))
-                {
-                    places.push((format!("/rules/{index}/run/at"), chosen));
+                let mut below = |member: &str, at: &str| {
+                    if at.starts_with('/')
+                        && self.missing(&pattern).is_none()
+                        && let Ok(place) = self.paths.parse(&format!("{path}{at}"))
+                    {
+                        places.push((format!("/rules/{index}/{member}/at"), place));
+                    }
+                };
+                if let Run::Member { at, .. } = &rule.run {
+                    below("run", at);
                 }
-                if let Some(Delay { length: DelayLength::At(at), .. }) = &rule.delay
-                    && at.starts_with('/')
-                    && self.missing(&pattern).is_none()
-                    && let Ok(stands) = self.paths.parse(&format!("{path}{at}"))
-                {
-                    places.push((format!("/rules/{index}/delay/at"), stands));
+                if let Some(Delay { length: DelayLength::At(at), .. }) = &rule.delay {
+                    below("delay", at);
                 }
                 places.push((pointer, pattern));
             }
@@ -101,12 +101,8 @@ impl<'a> Linter<'a> {
             let is_heard = |rule: &Rule| matches!(&rule.trigger, Trigger::Signal(name) if name == signal);
             if !blueprint.rules.iter().any(is_heard) {
                 let help = "Name a signal that a rule waits for, or remove it.";
-                self.report(
-                    "bad_value",
-                    &child("/backlog", signal),
-                    format!("no rule waits for the signal `{signal}`"),
-                    help,
-                );
+                let message = format!("no rule waits for the signal `{signal}`");
+                self.report("bad_value", &child("/backlog", signal), message, help);
             }
         }
         if let Some(result) = &blueprint.result {

@@ -1,5 +1,6 @@
 //! Rules that trigger a worker again when it has nothing left to write.
 
+use super::comparisons::Advice;
 use super::flow::Causes;
 use super::{Linter, WorkerGrants, Write};
 use patchboard_kernel::blueprint::{EventOp, GrantOp, Rule, Run, Trigger};
@@ -31,7 +32,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Reports a worker that its own writes trigger without anything left to write; returns message and help.
-    fn after_itself(&self, rule: &Rule, worker: &WorkerName, seat: &WorkerGrants<'a>) -> Option<(String, String)> {
+    fn after_itself(&self, rule: &Rule, worker: &WorkerName, seat: &WorkerGrants<'a>) -> Option<Advice> {
         let Trigger::Event { path, .. } = &rule.trigger else { return None };
         let (place, write) = (self.paths.parse(path).ok()?, self.one_place(seat)?);
         // The write triggers the worker with the same names bound.
@@ -52,12 +53,7 @@ impl<'a> Linter<'a> {
 
     /// Reports a worker triggered by each of many elements that can write for the first one only; returns message and
     /// help.
-    fn after_the_first(
-        &self,
-        rule: &'a Rule,
-        worker: &WorkerName,
-        seat: &WorkerGrants<'a>,
-    ) -> Option<(String, String)> {
+    fn after_the_first(&self, rule: &'a Rule, worker: &WorkerName, seat: &WorkerGrants<'a>) -> Option<Advice> {
         let path = rule.trigger.template().filter(|_| self.fires_for_each(rule))?;
         let write = self.one_place(seat).filter(|write| write.pattern.names().next().is_none())?;
         let message = format!(

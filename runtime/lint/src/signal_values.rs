@@ -29,12 +29,8 @@ impl Linter<'_> {
                 && let Some(declared) = closest_name(signal, unheard.into_iter().map(String::as_str))
             {
                 let message = format!("`signals` has no `{signal}`");
-                self.report(
-                    "undeclared_name",
-                    &format!("{at}/trigger"),
-                    message,
-                    format!("Did you mean `{declared}`?"),
-                );
+                let help = format!("Did you mean `{declared}`?");
+                self.report("undeclared_name", &format!("{at}/trigger"), message, help);
             }
             let bound = rule.bind.iter().filter(|(_, from)| self.never_carried(rule, from).is_none());
             let mut places: Vec<(String, &str)> =

@@ -19,6 +19,9 @@ struct Each<'a> {
     is_given: bool,
 }
 
+/// Reason for which calls make each other stale, and the help.
+type Reason = (String, &'static str);
+
 const BIND: &str = "Bind a name in the trigger (`/notes/{note}`, `blueprint: 2`) and use it in `reads` and `writes`; or set the worker's \
                     `freshness: target` or `limits: {concurrency: 1}`.";
 const OF_MEMBERS: &str = "Let the worker read the members that it needs, or set its `freshness: target`.";
@@ -93,12 +96,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Returns the reason for which calls triggered by the same element make a call of a worker stale, and the help.
-    fn same_element_reason(
-        &self,
-        rule: &Rule,
-        name: &WorkerName,
-        seat: &WorkerGrants<'_>,
-    ) -> Option<(String, &'static str)> {
+    fn same_element_reason(&self, rule: &Rule, name: &WorkerName, seat: &WorkerGrants<'_>) -> Option<Reason> {
         let freshness = seat.worker.freshness;
         let looks_at_reads = !matches!(freshness, Freshness::None | Freshness::Target);
         if !looks_at_reads || self.blueprint.concurrency < 2 || self.expects_conflicts(seat) {
@@ -142,13 +140,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Returns the reason for which calls of a worker become stale, and the help.
-    fn stale_reason(
-        &self,
-        rule: &Rule,
-        each: &Each<'_>,
-        name: &WorkerName,
-        seat: &WorkerGrants<'_>,
-    ) -> Option<(String, &'static str)> {
+    fn stale_reason(&self, rule: &Rule, each: &Each<'_>, name: &WorkerName, seat: &WorkerGrants<'_>) -> Option<Reason> {
         let freshness = seat.worker.freshness;
         if freshness == Freshness::None {
             return None;

@@ -15,12 +15,8 @@ impl Linter<'_> {
             let at = format!("{}/files", child("/workers", name.as_str()));
             if blueprint.workspace.is_none() {
                 let help = "Add `workspace: {dir: NAME}`, where NAME is a directory of the operator's configuration.";
-                self.report(
-                    "bad_files",
-                    &at,
-                    format!("`{name}` has `files`, and the blueprint has no `workspace`"),
-                    help,
-                );
+                let message = format!("`{name}` has `files`, and the blueprint has no `workspace`");
+                self.report("bad_files", &at, message, help);
                 self.point_at_key();
             }
             if matches!(worker.agent, AgentKind::Human | AgentKind::Board | AgentKind::Command) {

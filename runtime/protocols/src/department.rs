@@ -69,7 +69,7 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,
     /// Names of the promises that supply its inputs.
-    #[serde(default, skip_serializing_if = "InputMapping::is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub dispatch: InputMapping,
     /// Members of its results' `data`: an `array` holds the rows, an `object` the first row, an `integer` the number of
     /// rows.
@@ -80,7 +80,7 @@ pub struct Manifest {
     /// Actions on its rows.
     pub actions: BTreeMap<String, Action>,
     /// Thresholds for finding a row.
-    #[serde(default, skip_serializing_if = "Thresholds::is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub resolve: Thresholds,
     /// Users' utterances with their classification.
     #[serde(default)]
@@ -98,12 +98,6 @@ pub struct InputMapping {
     pub input: BTreeMap<String, String>,
 }
 
-impl InputMapping {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// Configuration of a department's roles: `with.department`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,7 +109,7 @@ pub struct Department {
     /// Actions on its rows.
     pub actions: BTreeMap<String, Action>,
     /// Thresholds for finding a row.
-    #[serde(default, skip_serializing_if = "Thresholds::is_default")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub resolve: Thresholds,
     /// Members of its results' `data`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -136,6 +130,7 @@ pub struct Storage {
 }
 
 /// Field of a row; the keywords are those of JSON Schema.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Field {
@@ -143,19 +138,16 @@ pub struct Field {
     #[serde(rename = "type")]
     pub kind: FieldType,
     /// Meaning of the value, for models and users.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Allowed values; empty for any.
     #[serde(default, rename = "enum", skip_serializing_if = "Vec::is_empty")]
     pub allowed_values: Vec<Value>,
     /// Regular expression that must match somewhere in the text.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<String>,
     /// Maximum characters; [`TEXT_MAX`] if absent.
-    #[serde(default, rename = "maxLength", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "maxLength")]
     pub max_length: Option<u64>,
     /// Question for the value, like `which list`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask: Option<String>,
 }
 
@@ -224,12 +216,6 @@ impl Default for Thresholds {
     }
 }
 
-impl Thresholds {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 code_enum! {
     /// Contents of a promised member of a result's `data`.
     PromiseKind {
@@ -291,34 +277,12 @@ pub struct Test {
 
 /// User's answer to a question.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(try_from = "Value", into = "Value")]
+#[serde(untagged)]
 pub enum TestAnswer {
     /// Words that need no classification.
     Words(String),
     /// Classification of other words.
     Classified(Classification),
-}
-
-impl TryFrom<Value> for TestAnswer {
-    type Error = serde_json::Error;
-
-    fn try_from(value: Value) -> Result<Self, Self::Error> {
-        match value {
-            Value::String(words) => Ok(Self::Words(words)),
-            other => serde_json::from_value(other).map(Self::Classified),
-        }
-    }
-}
-
-impl From<TestAnswer> for Value {
-    fn from(reply: TestAnswer) -> Self {
-        match reply {
-            TestAnswer::Words(words) => words.into(),
-            TestAnswer::Classified(classified) => {
-                serde_json::json!({"action": classified.action, "slots": classified.slots, "normalised": classified.normalised})
-            }
-        }
-    }
 }
 
 impl Manifest {

@@ -62,3 +62,8 @@ pub fn check_at_most(source: &Source, steps: u64) -> Report {
 pub fn check_value(value: Value) -> Report {
     patchboard_lint::check_value(value, EXTENSIONS)
 }
+
+/// Returns true for the value that serde leaves out.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

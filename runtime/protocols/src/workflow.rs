@@ -93,11 +93,11 @@ impl Definition {
 }
 
 /// Node of a workflow (W59).
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Node {
     /// Repeated id; must equal the node's key if present.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_id: Option<String>,
     /// Worker of the node; if empty, the worker named like the node.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -106,17 +106,14 @@ pub struct Node {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub dependencies: Vec<String>,
     /// Trigger that starts it after its dependencies.
-    #[serde(skip_serializing_if = "TriggerType::is_dependency")]
+    #[serde(skip_serializing_if = "crate::is_default")]
     pub trigger_type: TriggerType,
     /// For `EVENT`: the signal; the node's id if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<String>,
     /// For `SCHEDULE`: the times in cron notation; without it the node never starts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<String>,
     /// CEL condition over `data`, evaluated once the dependencies are completed; if it is false the node is skipped
     /// (W60).
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// Inputs: the node's own names for entries of the workflow's data.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -160,12 +157,6 @@ pub enum TriggerType {
     Schedule,
     /// A person.
     Manual,
-}
-
-impl TriggerType {
-    const fn is_dependency(&self) -> bool {
-        matches!(self, Self::Dependency)
-    }
 }
 
 code_enum! {

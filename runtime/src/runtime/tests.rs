@@ -27,9 +27,9 @@ use tokio::sync::Notify;
 use super::*;
 use crate::agent::{Agent, Call, CallResult, Reply};
 use crate::audit;
-use crate::clock::VirtualClock;
 use crate::ids::Ids;
 use crate::options::RestartPolicy;
+use crate::testing::VirtualClock;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::sqlite::SqliteJournal;
 

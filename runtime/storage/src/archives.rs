@@ -1,11 +1,8 @@
 //! Storage interface of archives: one text per board that was removed from the journal, and its drivers.
 
-use std::collections::BTreeMap;
 use std::fs::File;
-use std::future::ready;
-use std::io::{self, BufRead, BufReader, Cursor, Write as _};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use patchboard_kernel::id::BoardId;
 
@@ -96,39 +93,5 @@ fn remove_file(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
-    }
-}
-
-/// Archives in memory.
-#[derive(Clone, Default, Debug)]
-pub struct MemoryArchives {
-    texts: Arc<Mutex<BTreeMap<BoardId, String>>>,
-}
-
-impl MemoryArchives {
-    fn texts(&self) -> MutexGuard<'_, BTreeMap<BoardId, String>> {
-        self.texts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Archives for MemoryArchives {
-    fn place(&self, board: &BoardId) -> String {
-        format!("memory:{board}")
-    }
-
-    fn write<'a>(&'a self, board: &'a BoardId, text: String) -> Answer<'a, ()> {
-        self.texts().insert(board.clone(), text);
-        Box::pin(ready(Ok(())))
-    }
-
-    fn open<'a>(&'a self, board: &'a BoardId) -> Answer<'a, Source> {
-        let text = self.texts().get(board).cloned();
-        let source = text.map(|text| Box::new(Cursor::new(text)) as Source);
-        Box::pin(ready(source.ok_or_else(|| io::ErrorKind::NotFound.into())))
-    }
-
-    fn remove<'a>(&'a self, board: &'a BoardId) -> Answer<'a, ()> {
-        self.texts().remove(board);
-        Box::pin(ready(Ok(())))
     }
 }

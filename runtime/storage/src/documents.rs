@@ -92,36 +92,34 @@ impl Change {
     }
 }
 
+/// Answer of an operation on documents.
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, DocumentError>>;
+
 /// Store of documents. Each batch of changes raises the revision of the store, which is never reused.
 pub trait Documents: Send + Sync + 'static {
     /// Returns a document.
-    fn get<'a>(&'a self, collection: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Document>, DocumentError>>;
+    fn get<'a>(&'a self, collection: &'a str, key: &'a str) -> Answer<'a, Option<Document>>;
 
     /// Returns at most `limit` documents of a collection with keys after `after`, in byte order of the keys; empty at
     /// the end. One page shows one revision of the store; two pages may show two.
-    fn page<'a>(
-        &'a self,
-        collection: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>, DocumentError>>;
+    fn page<'a>(&'a self, collection: &'a str, after: Option<&'a str>, limit: usize) -> Answer<'a, Vec<Document>>;
 
     /// Applies changes of different documents, all or none; `Ok` means durable. Each written document is read back
     /// before the batch counts. Returns the revision of the written documents. A batch with a removal outlives the loss
     /// of a log of the driver, unless another process keeps that log in use. Fails with [`DocumentError::Conflict`] if
     /// a document is not as expected, and with [`DocumentError::Invalid`] beyond a limit. After a storage error the
     /// batch may have been applied.
-    fn change(&self, changes: Vec<Change>) -> BoxFuture<'_, Result<u64, DocumentError>>;
+    fn change(&self, changes: Vec<Change>) -> Answer<'_, u64>;
 
     /// Returns the revision of the store.
-    fn revision(&self) -> BoxFuture<'_, Result<u64, DocumentError>>;
+    fn revision(&self) -> Answer<'_, u64>;
 
     /// Waits until this or another process has changed the store since a revision. Returns the new one.
-    fn changed(&self, since: u64) -> BoxFuture<'_, Result<u64, DocumentError>>;
+    fn changed(&self, since: u64) -> Answer<'_, u64>;
 
     /// Removes the bytes of removed and replaced documents from every file. Fails with [`DocumentError::Locked`] if
     /// another process keeps the files in use.
-    fn purge_erased_bytes(&self) -> BoxFuture<'_, Result<(), DocumentError>>;
+    fn purge_erased_bytes(&self) -> Answer<'_, ()>;
 }
 
 /// Returns the key of a numbered document. Keys sort as their numbers, from 0 on.

@@ -20,7 +20,7 @@ use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotPart;
 
-pub use self::error::{JournalError, RecordLoss};
+pub use self::error::{JournalError, RecordLoss, Result};
 pub use self::summary::{BoardSummary, DECIDES_END};
 
 /// Entries of a list read at once.
@@ -30,7 +30,7 @@ const LIST_PAGE: usize = 4096;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Answer of a storage operation.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, JournalError>>;
+pub type Answer<'a, T> = BoxFuture<'a, Result<T>>;
 
 /// Place in a list that is read in pages: time and board of the last entry read.
 pub type ListCursor = (Timestamp, BoardId);
@@ -138,7 +138,7 @@ pub trait Journal: Send + Sync + 'static {
     /// `Ok` means durable. Returns one result per batch, in the same order: [`JournalError::Fenced`] if the board is
     /// not in the expected state. After any other error the batch may have been stored, so read the head before
     /// anything else.
-    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>>;
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head>>>;
 
     /// Returns at most `limit` records after `after` (`None`: from the first), in order. Empty at the end, and for a
     /// board that does not exist. Fails with [`JournalError::Corrupt`] with the record's number if a row is no record.
@@ -272,7 +272,7 @@ pub trait Journal: Send + Sync + 'static {
 async fn all<'a, T: Send>(
     place: impl Fn(&T) -> ListCursor + Send,
     read: impl Fn(Option<ListCursor>) -> Answer<'a, Vec<T>> + Send,
-) -> Result<Vec<T>, JournalError> {
+) -> Result<Vec<T>> {
     let mut entries: Vec<T> = Vec::new();
     loop {
         let page = read(entries.last().map(&place)).await?;
@@ -299,7 +299,7 @@ impl Follower {
 
     /// Returns the next records, at least one and at most `limit`; waits for the first. Cancelling the wait loses
     /// nothing. After an error, the next call retries.
-    pub async fn next(&mut self, limit: usize) -> Result<Vec<Record>, JournalError> {
+    pub async fn next(&mut self, limit: usize) -> Result<Vec<Record>> {
         loop {
             let page = self.journal.records(&self.board, self.after, limit).await?;
             if let Some(last) = page.last() {

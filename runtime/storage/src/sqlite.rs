@@ -24,10 +24,11 @@ mod tests;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
@@ -44,7 +45,7 @@ use self::rows::{has, is_whole, last_listed, load_records, load_summaries, load_
 use crate::blocking;
 use crate::journal::{
     Answer, BoardSummary, BoxFuture, Claim, Erasure, GarbageCollection, Journal, JournalError, KeptSnapshot,
-    ListCursor, NewParts, RecordLoss, Tombstone, VacuumStats,
+    ListCursor, NewParts, RecordLoss, Result, Tombstone, VacuumStats,
 };
 use crate::{board_id, private_files};
 
@@ -87,7 +88,7 @@ struct Files {
 impl SqliteJournal {
     /// Opens the journal of a data directory, creating both if they are missing. Fails with
     /// [`JournalError::NotAJournal`] or [`JournalError::NewerFormat`] for a file of another kind or version.
-    pub fn open(data_dir: &Path) -> Result<Self, JournalError> {
+    pub fn open(data_dir: &Path) -> Result<Self> {
         private_files::make_directory(data_dir).map_err(|error| io_error(data_dir, &error))?;
         let path = data_dir.join(FILE);
         // Two processes that create the file at once would see incomplete tables.
@@ -132,7 +133,7 @@ impl SqliteJournal {
 
     /// Opens an existing journal for reading, even while another process writes to it. Completes a journal if its
     /// creator died. Fails with [`JournalError::NotFound`] if there is none.
-    pub fn open_read_only(data_dir: &Path) -> Result<Self, JournalError> {
+    pub fn open_read_only(data_dir: &Path) -> Result<Self> {
         let path = data_dir.join(FILE);
         let marks = Marks::new(data_dir);
         if !path.is_file() {
@@ -170,7 +171,7 @@ impl SqliteJournal {
 
 impl SqliteJournal {
     /// Returns the boards that marks name in a data directory without a database.
-    pub fn losses_without_database(data_dir: &Path) -> Result<Vec<RecordLoss>, JournalError> {
+    pub fn losses_without_database(data_dir: &Path) -> Result<Vec<RecordLoss>> {
         if data_dir.join(FILE).is_file() {
             return Ok(Vec::new());
         }
@@ -180,21 +181,16 @@ impl SqliteJournal {
 }
 
 impl Files {
-    fn append(&self, batches: &[Batch], patience: Duration) -> Vec<Result<Head, JournalError>> {
+    fn append(&self, batches: &[Batch], patience: Duration) -> Vec<Result<Head>> {
         let done = match &self.writer {
-            Some(writer) => self.append_in_place(&mut unpoisoned(writer), batches, patience),
+            Some(writer) => self.append_in_place(&mut writer.lock(), batches, patience),
             None => Err(JournalError::ReadOnly),
         };
         done.unwrap_or_else(|error| vec![Err(error); batches.len()])
     }
 
     /// Appends to the file with the journal's name: acknowledged data must be where the next start finds it.
-    fn append_in_place(
-        &self,
-        writer: &mut Connection,
-        batches: &[Batch],
-        patience: Duration,
-    ) -> Result<Vec<Result<Head, JournalError>>, JournalError> {
+    fn append_in_place(&self, writer: &mut Connection, batches: &[Batch], patience: Duration) -> Result<append::Heads> {
         self.place.check()?;
         let appended = append::append_group(writer, batches, patience)?;
         let heads =
@@ -206,8 +202,8 @@ impl Files {
     }
 
     /// Rejects a board with lost acknowledged records.
-    fn check_acknowledged(&self, connection: &Connection, board: &BoardId) -> Result<(), JournalError> {
-        let mut acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+    fn check_acknowledged(&self, connection: &Connection, board: &BoardId) -> Result<()> {
+        let mut acknowledged = self.acknowledged.lock();
         let Some(head) = acknowledged.get(board) else { return Ok(()) };
         // Meanwhile another process may have removed the board, or an operator accepted the loss.
         if !has(connection, board, *head)?
@@ -221,12 +217,9 @@ impl Files {
     }
 
     /// Runs `write` with the connection for parts; each of its transactions excludes appends of this process.
-    fn with_parts<T>(
-        &self,
-        write: impl FnOnce(&mut parts::Writer, &Mutex<Connection>) -> Result<T, JournalError>,
-    ) -> Result<T, JournalError> {
+    fn with_parts<T>(&self, write: impl FnOnce(&mut parts::Writer, &Mutex<Connection>) -> Result<T>) -> Result<T> {
         let Some(turn) = &self.writer else { return Err(JournalError::ReadOnly) };
-        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.parts.lock();
         let writer = match parts.take() {
             Some(writer) => writer,
             None => parts::Writer::open(&self.data_dir.join(FILE), LOCK_TIMEOUT)?,
@@ -235,10 +228,10 @@ impl Files {
     }
 
     fn read(&self) -> MutexGuard<'_, Connection> {
-        unpoisoned(&self.reader)
+        self.reader.lock()
     }
 
-    fn record_losses(&self) -> Result<Vec<RecordLoss>, JournalError> {
+    fn record_losses(&self) -> Result<Vec<RecordLoss>> {
         let heads = self.marks.read()?;
         let connection = self.read();
         let found = heads.iter().map(|(board, head)| lost(&connection, board, *head));
@@ -249,7 +242,7 @@ impl Files {
         self.data_dir.join("locks").join(board.as_str())
     }
 
-    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim, JournalError> {
+    fn claim(&self, board: &BoardId, force: bool) -> Result<Claim> {
         if self.writer.is_none() {
             return Err(JournalError::ReadOnly);
         }
@@ -278,25 +271,19 @@ impl Files {
 
 impl SqliteJournal {
     /// Runs a read or write that blocks: here, if the thread may block, else on a thread for it.
-    fn run<'a, T: Send + 'static>(
-        &'a self,
-        work: impl FnOnce(&Files) -> Result<T, JournalError> + Send + 'static,
-    ) -> Answer<'a, T> {
+    fn run<'a, T: Send + 'static>(&'a self, work: impl FnOnce(&Files) -> Result<T> + Send + 'static) -> Answer<'a, T> {
         let files = Arc::clone(&self.files);
         blocking::run(move || work(&files), |error| Err(JournalError::Io(error)))
     }
 
     /// Reads from the file, and judges errors.
-    fn read<'a, T: Send + 'static>(
-        &'a self,
-        read: impl FnOnce(&Files) -> Result<T, JournalError> + Send + 'static,
-    ) -> Answer<'a, T> {
+    fn read<'a, T: Send + 'static>(&'a self, read: impl FnOnce(&Files) -> Result<T> + Send + 'static) -> Answer<'a, T> {
         self.run(|files| read(files).map_err(|error| recheck_corrupt(&files.data_dir.join(FILE), error)))
     }
 }
 
 impl Journal for SqliteJournal {
-    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head>>> {
         Box::pin(async move {
             if !self.files.is_rewriting.load(Ordering::Acquire) {
                 let at_once = self.files.append(&batches, Duration::ZERO);
@@ -433,7 +420,7 @@ impl Journal for SqliteJournal {
         self.run(|files| {
             let Some(writer) = &files.writer else { return Err(JournalError::ReadOnly) };
             files.place.check()?;
-            format::write_the_same(&unpoisoned(writer))
+            format::write_the_same(&writer.lock())
         })
     }
 
@@ -447,21 +434,16 @@ impl Journal for SqliteJournal {
     }
 }
 
-fn to_sql_number(number: u64) -> Result<i64, JournalError> {
+fn to_sql_number(number: u64) -> Result<i64> {
     i64::try_from(number).map_err(|_| JournalError::Corrupt { seq: None, what: format!("{number} is too large") })
 }
 
-/// Locks a connection. After a panic of its holder it is sound: its transaction was rolled back.
-fn unpoisoned(connection: &Mutex<Connection>) -> MutexGuard<'_, Connection> {
-    connection.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn lock_file(path: &Path) -> Result<File, JournalError> {
+fn lock_file(path: &Path) -> Result<File> {
     private_files::open(path).map_err(|error| io_error(path, &error))
 }
 
 /// Makes the directory entries durable.
-fn sync_dir(data_dir: &Path) -> Result<(), JournalError> {
+fn sync_dir(data_dir: &Path) -> Result<()> {
     if cfg!(unix) {
         File::open(data_dir).and_then(|directory| directory.sync_all()).map_err(|error| io_error(data_dir, &error))?;
     }

@@ -1,8 +1,11 @@
 //! Journals for tests: synthetic records, sealed as the kernel seals them, and journals that fail.
 
 use std::collections::BTreeMap;
+use std::future::ready;
+use std::io::{self, Cursor};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Unit;
 use patchboard_kernel::board::Blob;
@@ -11,6 +14,7 @@ use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, Version};
 use patchboard_kernel::record::{Body, Created, Epoch, FORMAT, GENESIS, Invoked, Record, Signal};
 use serde_json::json;
 
+use crate::archives::{Answer as ArchiveAnswer, Archives, Source};
 use crate::journal::{
     Answer, BoardSummary, BoxFuture, Claim, Erasure, GarbageCollection, Journal, JournalError, KeptSnapshot,
     ListCursor, NewParts, RecordLoss, Tombstone, VacuumStats,
@@ -211,5 +215,33 @@ impl<T: Around> Journal for T {
     }
     fn check_storage(&self) -> Answer<'_, ()> {
         self.inner().check_storage()
+    }
+}
+
+/// Archives in memory.
+#[derive(Clone, Default, Debug)]
+pub struct MemoryArchives {
+    texts: Arc<Mutex<BTreeMap<BoardId, String>>>,
+}
+
+impl Archives for MemoryArchives {
+    fn place(&self, board: &BoardId) -> String {
+        format!("memory:{board}")
+    }
+
+    fn write<'a>(&'a self, board: &'a BoardId, text: String) -> ArchiveAnswer<'a, ()> {
+        self.texts.lock().insert(board.clone(), text);
+        Box::pin(ready(Ok(())))
+    }
+
+    fn open<'a>(&'a self, board: &'a BoardId) -> ArchiveAnswer<'a, Source> {
+        let text = self.texts.lock().get(board).cloned();
+        let source = text.map(|text| Box::new(Cursor::new(text)) as Source);
+        Box::pin(ready(source.ok_or_else(|| io::ErrorKind::NotFound.into())))
+    }
+
+    fn remove<'a>(&'a self, board: &'a BoardId) -> ArchiveAnswer<'a, ()> {
+        self.texts.lock().remove(board);
+        Box::pin(ready(Ok(())))
     }
 }

@@ -17,10 +17,11 @@ use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::snapshot::{self, SnapshotPart};
 use patchboard_runtime::archive;
-use patchboard_storage::archives::{Archives as _, MemoryArchives};
+use patchboard_storage::archives::Archives as _;
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
 use patchboard_storage::sqlite::SqliteJournal;
+use patchboard_storage::testing::MemoryArchives;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

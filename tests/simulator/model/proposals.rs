@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use patchboard_faults::malformed::is_malformed;
 use patchboard_kernel::board::ReplyBody;
 use patchboard_kernel::rejection::Stage;
 use serde_json::{Value, json};
 
 use super::super::world::TASKS_MAX;
+use super::strict::is_malformed;
 
 /// Expected outcome.
 #[derive(Debug)]

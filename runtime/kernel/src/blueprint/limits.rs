@@ -139,30 +139,26 @@ pub const EDITS_MAX: u64 = 20_000;
 pub const JOURNAL_BYTES_MAX: u64 = 1 << 30;
 
 /// Limits of a whole board.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BoardLimits {
     /// Commits, excluding file edits.
     pub commits: u64,
     /// Edits of files; [`EDITS_MAX`] if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub edits: Option<u64>,
     /// Tokens of all workers.
     pub tokens: u64,
     /// Recorded running time, without pauses and downtime.
     pub wall: Duration,
     /// Money of all workers, in the currency of the operator's prices; absent: tokens alone bound it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub money: Option<Money>,
     /// Maximum time the board waits for a model's provider before it is paused; absent: only the model's own patience
     /// applies.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub patience: Option<Duration>,
     /// Recorded time for which the idempotency key of a decided proposal or request is kept; one hour if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub dedup: Option<Duration>,
     /// Bytes of the journal: records and view texts; [`JOURNAL_BYTES_MAX`] if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub journal: Option<u64>,
     /// Bytes of the state as compact JSON.
     pub state_bytes: u64,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use jsonptr::PointerBuf;
 
-use super::{Board, PendingQuestion, RememberedOutcome};
+use super::{Board, PendingQuestion};
 use crate::breaker::Branch;
 use crate::digest::Digest;
 use crate::freshness::Reservation;
@@ -49,6 +49,11 @@ impl Board {
     /// only stored records can fail.
     pub(super) fn apply(&mut self, seq: Seq, at: Timestamp, body: &Body, beside: ApplyContext) -> Result<(), String> {
         self.advance_time(at, body);
+        if let Some((token, outcome)) = keys::remembered(seq, body)
+            && let Some(digest) = beside.reply.or_else(|| reply_digest(&self.hasher, self.format, body))
+        {
+            self.dedup.remember(token, digest, outcome, at, &self.pending);
+        }
         match body {
             Body::Created(_) => return Err("a board is created once".to_owned()),
             Body::Epoch(epoch) => {
@@ -63,11 +68,11 @@ impl Board {
             Body::Deferred(deferred) => self.apply_deferral(at, deferred)?,
             Body::Continued(continued) => self.apply_continuation(at, continued)?,
             Body::Committed(committed) => self.apply_commit(seq, at, committed, beside)?,
-            Body::NoOp(no_op) => self.apply_no_op(seq, at, no_op, beside.reply)?,
-            Body::Expanded(expanded) => self.apply_expansion(seq, at, expanded, beside.reply)?,
-            Body::Rejected(rejected) => self.apply_rejection(seq, at, rejected, beside.reply)?,
+            Body::NoOp(no_op) => self.apply_no_op(at, no_op)?,
+            Body::Expanded(expanded) => self.apply_expansion(at, expanded)?,
+            Body::Rejected(rejected) => self.apply_rejection(seq, at, rejected)?,
             Body::Failed(failed) => self.apply_failure(at, failed)?,
-            Body::Approval(approval) => self.apply_question(seq, at, approval, beside)?,
+            Body::Approval(approval) => self.apply_question(seq, at, approval, beside.principal)?,
             Body::Answer(answer) => self.apply_answer(at, answer)?,
             Body::Reserved(reserved) => {
                 let places = pointers(&reserved.places)?;
@@ -96,21 +101,15 @@ impl Board {
             Body::Paused(steered) => {
                 self.paused = true;
                 self.pause_cause = steered.cause;
-                self.remember_request(seq, at, body, beside.reply);
             }
             Body::Resumed(_) => {
                 (self.paused, self.pause_cause) = (false, None);
                 self.scheduler.end_provider_waits();
-                self.remember_request(seq, at, body, beside.reply);
             }
-            Body::Retried(retried) => {
-                self.apply_retry(retried);
-                self.remember_request(seq, at, body, beside.reply);
-            }
+            Body::Retried(retried) => self.apply_retry(retried),
             Body::Signal(signal) => {
                 self.reopen();
                 self.signal = Some(SignalPayload::new(signal.value.clone()));
-                self.remember_request(seq, at, body, beside.reply);
             }
             Body::Snapshot(snapshot) => {
                 if snapshot.of >= seq {
@@ -131,14 +130,6 @@ impl Board {
         }
         self.reservations.expire(self.last_at, self.breaker.decisions(), |invocation| open.contains_key(&invocation));
         Ok(())
-    }
-
-    /// Remembers the idempotency key of a request, with the digest of its content, to detect a retry.
-    fn remember_request(&mut self, seq: Seq, at: Timestamp, body: &Body, request: Option<Digest>) {
-        if let Some(token) = dedup_key_of_request(body) {
-            let request = request.unwrap_or_else(|| request_digest(&self.hasher, body));
-            self.dedup.remember(token, request, RememberedOutcome::Recorded { seq }, at, &self.pending);
-        }
     }
 
     pub(super) fn open_of(&self, branch: &Branch) -> Vec<InvocationId> {

@@ -86,16 +86,8 @@ struct StepBuilder<'a> {
 
 impl<'a> StepBuilder<'a> {
     const fn new(at: Timestamp, board: &'a mut Board, step: &'a mut Step, waiting_rules: BTreeSet<RuleName>) -> Self {
-        Self {
-            at,
-            board,
-            step,
-            ending: None,
-            waiting_rules,
-            exhausted_rules: BTreeSet::new(),
-            raw: None,
-            principal: None,
-        }
+        let exhausted_rules = BTreeSet::new();
+        Self { at, board, step, ending: None, waiting_rules, exhausted_rules, raw: None, principal: None }
     }
 }
 

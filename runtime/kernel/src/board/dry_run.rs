@@ -17,7 +17,7 @@ use crate::expressions::BOUND;
 use crate::freshness::{self, ReadSet};
 use crate::id::{InvocationId, Seq, Timestamp, WorkerName};
 use crate::pipeline::{self, Proposer, ReplyBody, Verdict};
-use crate::plan::WorkerPlan;
+use crate::plan::{Plan, WorkerPlan};
 use crate::record::{SINCE_BINDINGS, Trigger};
 use crate::scheduler::{AttemptHistory, Expansion, QueuedInvocation};
 use crate::view::{self, Prompt, View};
@@ -62,6 +62,28 @@ pub(super) struct CompiledCall {
     pub(super) expansions_left: u32,
 }
 
+impl CompiledCall {
+    /// Returns the context of the call, and takes its trigger; `None` if the plan has no such worker.
+    pub(super) fn context(
+        &mut self,
+        plan: &Arc<Plan>,
+        basis: Arc<ReadSet>,
+        queued: Option<&QueuedInvocation>,
+    ) -> Option<CallContext> {
+        let seat = &self.worker_plan;
+        Some(CallContext {
+            worker_plan: Arc::clone(seat),
+            may_clarify: seat.worker.clarify.is_some() && self.expansions_left > 0,
+            trigger_place: self.trigger_place.take(),
+            trigger: self.trigger.take(),
+            triggered_by: queued.and_then(|queued| queued.branch.rule.clone()),
+            signal: queued.and_then(|queued| queued.value.clone()),
+            answers: queued.map(|queued| queued.expansion.answers.clone()).unwrap_or_default(),
+            ..CallContext::new(Arc::clone(plan), seat.name.clone(), basis, self.view.may_expand)?
+        })
+    }
+}
+
 impl Board {
     /// Returns an invocation that is queued or under way.
     pub fn invocation(&self, invocation: InvocationId) -> Option<&QueuedInvocation> {
@@ -76,7 +98,7 @@ impl Board {
         let readable = seat.contract.readable(self.state.root());
         let feedback = self.feedback_of(&seat, &readable);
         let (feedback, shown): (Vec<Seq>, Vec<Value>) = feedback.into_iter().unzip();
-        let woken_at = self.readable_place(&queued.trigger, &readable).map(str::to_owned);
+        let trigger_place = self.readable_place(&queued.trigger, &readable).map(str::to_owned);
         let trigger = self.view_trigger(queued, &seat, &readable);
         let told = Self::agent_trigger(queued, &trigger, &readable);
         let Expansion { newest, places, .. } = &queued.expansion;
@@ -117,31 +139,18 @@ impl Board {
         }
         let prompt = Prompt::new(worker, &view);
         let expansions_left = if view.finds_room { left } else { after.left() };
-        CompiledCall {
-            view,
-            prompt,
-            budget,
-            feedback,
-            trigger_place: woken_at,
-            worker_plan: seat,
-            trigger: told,
-            expansions_left,
-        }
+        let worker_plan = seat;
+        CompiledCall { view, prompt, budget, feedback, trigger_place, worker_plan, trigger: told, expansions_left }
     }
 
     /// Builds a dry-run call of a worker. With an invocation, it is as it was queued; without one, it uses a preview
     /// under these bindings. `None` for an unknown worker.
-    pub fn dry_run(
-        &self,
-        worker: &WorkerName,
-        queued: Option<&QueuedInvocation>,
-        bindings: &Bindings,
-    ) -> Option<DryRun> {
+    pub fn dry_run(&self, worker: &WorkerName, queued: Option<&QueuedInvocation>, bound: &Bindings) -> Option<DryRun> {
         let queued = queued.filter(|queued| queued.branch.worker == *worker);
-        let call = match queued {
+        let mut call = match queued {
             Some(queued) => self.compile_call(queued),
             None => {
-                let seat = self.worker_plan(worker, bindings)?;
+                let seat = self.worker_plan(worker, bound)?;
                 let view = self.preview(&seat);
                 CompiledCall {
                     prompt: Prompt::new(&seat.worker, &view),
@@ -155,38 +164,26 @@ impl Board {
                 }
             }
         };
-        let CompiledCall { view, prompt, trigger_place, worker_plan: seat, trigger, expansions_left, .. } = call;
         let places = |texts: &[String]| texts.iter().filter_map(|text| PointerBuf::parse(text.as_str()).ok()).collect();
-        let members = match seat.worker.freshness {
-            Freshness::Members => places(&view.members),
+        let members = match call.worker_plan.worker.freshness {
+            Freshness::Members => places(&call.view.members),
             _ => Vec::new(),
         };
-        let basis = Arc::new(ReadSet { state: self.state.clone(), reads: places(&view.reads), members });
-        let shown = CallContext::new(Arc::clone(&self.plan), worker.clone(), basis, view.may_expand)?;
-        let shown = CallContext {
-            worker_plan: Arc::clone(&seat),
-            may_clarify: seat.worker.clarify.is_some() && expansions_left > 0,
-            trigger_place,
-            trigger,
-            triggered_by: queued.and_then(|queued| queued.branch.rule.clone()),
-            signal: queued.and_then(|queued| queued.value.clone()),
-            answers: queued.map(|queued| queued.expansion.answers.clone()).unwrap_or_default(),
-            ..shown
-        };
+        let basis = Arc::new(ReadSet { state: self.state.clone(), reads: places(&call.view.reads), members });
         Some(DryRun {
             worker: worker.clone(),
-            hash: view.hash(),
-            prompt: Arc::new(prompt),
-            context: Arc::new(shown),
-            timeout_ms: seat.worker.limits.timeout.as_ms(),
+            hash: call.view.hash(),
+            context: Arc::new(call.context(&self.plan, basis, queued)?),
+            prompt: Arc::new(call.prompt),
+            timeout_ms: call.worker_plan.worker.limits.timeout.as_ms(),
             occurrence: self.scheduler.attempts_of(worker),
             past: queued
                 .and_then(|queued| self.scheduler.open().get(&queued.invocation))
                 .map(|open| open.past.clone())
                 .unwrap_or_default(),
             invocation: queued.map(|queued| queued.invocation),
-            expansions_left,
-            view,
+            expansions_left: call.expansions_left,
+            view: call.view,
         })
     }
 

@@ -8,19 +8,16 @@ use crate::contract::{Contract, Readable};
 use crate::expressions::BOUND;
 use crate::id::WorkerName;
 use crate::record::Rejected;
-use crate::rejection::Stage;
+use crate::rejection::{Rejection, Stage};
 
 /// Maximum places of one rejection shown to another worker.
 const PLACES_MAX: usize = 3;
 
 /// Builds a rejection for its author's next view under the same bindings.
 pub(super) fn for_author(rejected: &Rejected, bound: &Bindings) -> Value {
-    let mut shown = json!({
-        "stage": rejected.stage,
-        "code": rejected.code,
-        "violations": rejected.rejection.violations,
-        "allowed": rejected.rejection.allowed,
-    });
+    let Rejection { violations, allowed, .. } = &rejected.rejection;
+    let mut shown =
+        json!({"stage": rejected.stage, "code": rejected.code, "violations": violations, "allowed": allowed});
     if !bound.is_empty() {
         shown[BOUND] = bound.to_value();
     }

@@ -223,20 +223,12 @@ impl Board {
         }
         let left = self.limits().wall_ms.saturating_sub(self.running_ms);
         let wall = self.is_running().then(|| self.last_at.plus_ms(left));
-        let expiry = self.pending.values().filter_map(|question| question.expires);
+        let expiry = self.pending.values().filter_map(|question| question.expires).min();
         let freed = self.waits_until().filter(|_| !self.paused);
         let due = self.scheduler.due(&self.plan).map(|(_, due)| due).min().filter(|_| !self.paused);
         let delayed = self.scheduler.next_due(&self.suspended_rules()).filter(|_| !self.paused);
-        self.scheduler
-            .deadline()
-            .into_iter()
-            .chain(wall)
-            .chain(expiry)
-            .chain(freed)
-            .chain(due)
-            .chain(delayed)
-            .chain(self.patience())
-            .min()
+        let all = [self.scheduler.deadline(), wall, expiry, freed, due, delayed, self.patience()];
+        all.into_iter().flatten().min()
     }
 
     /// Returns true if the board waits only for persons.

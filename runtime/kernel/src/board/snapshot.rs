@@ -284,15 +284,8 @@ impl Board {
             None => SinceAdmission { format: created_format, ..SinceAdmission::default() },
         };
         // No real board reaches this bound, so later counting cannot overflow.
-        let counted = [
-            head.0.0,
-            rest.epoch,
-            rest.scheduler.next_id().0,
-            rest.running_ms,
-            rest.last_at.0.unsigned_abs(),
-            rest.files.version_floor,
-            since.journal_bytes,
-        ];
+        let (next, at, floor) = (rest.scheduler.next_id().0, rest.last_at.0.unsigned_abs(), rest.files.version_floor);
+        let counted = [head.0.0, rest.epoch, next, rest.running_ms, at, floor, since.journal_bytes];
         if counted.into_iter().any(|number| number > COUNTED_MAX) {
             return Err(unreadable("it counts further than a board can"));
         }

@@ -308,6 +308,7 @@ pub enum RememberedOutcome {
 }
 
 /// A proposal that waits for a person, or a question to a person.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PendingQuestion {
@@ -316,7 +317,6 @@ pub struct PendingQuestion {
     /// The `human` worker that decides.
     pub approver: WorkerName,
     /// Deadline of the question; `None`: open until answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
     /// True if neither the caller that started the board nor the one that made the proposal may answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -326,17 +326,15 @@ pub struct PendingQuestion {
     /// The patch (RFC 6902).
     pub patch: Value,
     /// Purpose, as stated by the author.
+    #[serialize_always]
     pub intent: Option<String>,
     /// Places that the author asked to see.
     pub expand: Vec<ExpandRequest>,
     /// The reply as received, if the patch was derived from it ([`crate::ablation::Interface`]).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
     /// The question to the person, if nothing is proposed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarify: Option<ClarifyQuestion>,
     /// The external caller that proposed it, if any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<Principal>,
 }
 

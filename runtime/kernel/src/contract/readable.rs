@@ -136,7 +136,8 @@ impl<'a> Readable<'a> {
 
     /// Returns true if the worker may read the place whatever its names are bound to.
     pub(crate) fn may_always_read(&self, place: &Pointer) -> bool {
-        self.patterns.iter().any(|pattern| pattern.covers(place) && !self.contract.is_template(pattern))
+        let is_template = |pattern: &Pattern| self.contract.templates.iter().any(|(bound, _)| bound == pattern);
+        self.patterns.iter().any(|pattern| pattern.covers(place) && !is_template(pattern))
     }
 
     /// Returns true if a condition or a binding hides places from the worker.

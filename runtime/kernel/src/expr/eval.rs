@@ -74,11 +74,8 @@ impl<'a> Run<'a> {
             }
             Node::Binary(binary, a, b) => self.binary(*binary, a, b),
             Node::List(nodes) => {
-                let mut elements = Vec::with_capacity(nodes.len());
-                for node in nodes {
-                    elements.push(self.value(node)?);
-                }
-                Ok(Val::List(Rc::new(elements)))
+                let elements: Result<Vec<_>> = nodes.iter().map(|node| self.value(node)).collect();
+                Ok(Val::List(Rc::new(elements?)))
             }
             Node::Map(entries) => self.map(entries),
             Node::Convert(conversion, node) => self.convert(*conversion, node),
@@ -203,20 +200,13 @@ impl<'a> Run<'a> {
         let b = self.value(b)?;
         let Val::Text(text) = &a else { return Err(misplaced(name, &a)) };
         let Val::Text(part) = &b else { return Err(misplaced(name, &b)) };
-        Ok(Val::Bool(match test {
-            TextTest::Contains => {
-                self.meter.spend_text(text.len() + part.len())?;
-                text.contains(&**part)
-            }
-            TextTest::StartsWith => {
-                self.meter.spend_text(part.len())?;
-                text.starts_with(&**part)
-            }
-            TextTest::EndsWith => {
-                self.meter.spend_text(part.len())?;
-                text.ends_with(&**part)
-            }
-        }))
+        let (bytes, holds): (usize, fn(&str, &str) -> bool) = match test {
+            TextTest::Contains => (text.len() + part.len(), |text, part| text.contains(part)),
+            TextTest::StartsWith => (part.len(), |text, part| text.starts_with(part)),
+            TextTest::EndsWith => (part.len(), |text, part| text.ends_with(part)),
+        };
+        self.meter.spend_text(bytes)?;
+        Ok(Val::Bool(holds(text, part)))
     }
 
     fn fold(&mut self, of: &'a Loop) -> Result<Val<'a>> {

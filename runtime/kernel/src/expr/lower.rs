@@ -227,7 +227,9 @@ impl Lowering<'_> {
                 None => Err(unknown_function(part, name)),
             },
             (Some(of), []) => match conversion(name) {
-                Some(conversion) if conversion.is_method() => Ok(Node::Convert(conversion, self.boxed(of)?)),
+                Some(conversion @ (Conversion::Size | Conversion::Sum | Conversion::Min | Conversion::Max)) => {
+                    Ok(Node::Convert(conversion, self.boxed(of)?))
+                }
                 _ => Err(unknown_function(part, name)),
             },
             _ => Err(unknown_function(part, name)),
@@ -365,13 +367,6 @@ fn weight(pattern: &str) -> usize {
     }
     // The first step counts double: only small patterns run from a table that stays in memory.
     if size == PATTERN_BYTES_SMALL { 1 } else { 2 * size / PATTERN_BYTES_SMALL }
-}
-
-impl Conversion {
-    /// Returns true if it may be called as a method: `x.size()`.
-    const fn is_method(self) -> bool {
-        matches!(self, Self::Size | Self::Sum | Self::Min | Self::Max)
-    }
 }
 
 impl Fold {

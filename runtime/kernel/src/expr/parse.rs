@@ -87,7 +87,10 @@ struct Parser<'t> {
     end: usize,
 }
 
-type Parsed = Result<Part, CompileError>;
+type Parsed<T = Part> = Result<T, CompileError>;
+
+/// Operation on two operands.
+type Join = fn(Box<Part>, Box<Part>) -> Term;
 
 impl<'t> Parser<'t> {
     fn peek(&self) -> Option<&'t Kind<'t>> {
@@ -141,12 +144,7 @@ impl<'t> Parser<'t> {
         self.logic("&&", Self::relation, Term::And)
     }
 
-    fn logic(
-        &mut self,
-        sign: &str,
-        operand: fn(&mut Self) -> Parsed,
-        join: fn(Box<Part>, Box<Part>) -> Term,
-    ) -> Parsed {
+    fn logic(&mut self, sign: &str, operand: fn(&mut Self) -> Parsed, join: Join) -> Parsed {
         let first = operand(self)?;
         let mut rest = Vec::new();
         while let Some(at) = self.take(sign) {
@@ -354,11 +352,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads comma-separated items up to the closing bracket; a trailing comma is allowed.
-    fn listed<T>(
-        &mut self,
-        close: &str,
-        mut read: impl FnMut(&mut Self) -> Result<T, CompileError>,
-    ) -> Result<Vec<T>, CompileError> {
+    fn listed<T>(&mut self, close: &str, mut read: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         let mut listed = Vec::new();
         if !self.is_next(",") {
             while !self.is_next(close) {
@@ -415,7 +409,7 @@ impl<'t> Parser<'t> {
 }
 
 /// Joins the operands of an `&&` or `||` chain in a balanced tree, with a depth logarithmic in the chain's length.
-fn balanced(first: Part, mut rest: Vec<(usize, Part)>, join: fn(Box<Part>, Box<Part>) -> Term) -> Part {
+fn balanced(first: Part, mut rest: Vec<(usize, Part)>, join: Join) -> Part {
     let after = rest.split_off((rest.len() / 2 + 1).min(rest.len()));
     let Some((at, middle)) = rest.pop() else { return first };
     let (left, right) = (balanced(first, rest, join), balanced(middle, after, join));

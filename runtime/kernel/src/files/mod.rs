@@ -70,16 +70,15 @@ pub struct FileRead {
 }
 
 /// Change of one file by an edit.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileChange {
     /// Path of the file.
     pub path: FilePath,
     /// SHA-256 of the content it replaces; `None` for a new file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Digest>,
     /// SHA-256 of the new content; `None` for a deletion.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hash: Option<Digest>,
     /// Lines of the new content.
     #[serde(default)]
@@ -88,25 +87,21 @@ pub struct FileChange {
     #[serde(default)]
     pub bytes: u64,
     /// Changed lines, sorted and without overlap; `None` if unknown, in which case any line may have changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hunks: Option<Vec<Hunk>>,
 }
 
 /// A proposed edit of files, or an external change.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
     /// Attempt that proposes the edit; `None` for an external change, which cannot be rejected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<EditAttempt>,
     /// Idempotency key.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<IdempotencyKey>,
     /// Author name, if several agents share a worker or an external change has one; the worker or `external` if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// One-line statement of intent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub intent: Option<String>,
     /// The author's read set.
     #[serde(default)]

@@ -231,11 +231,8 @@ impl ConflictBuilder<'_> {
         let Some(basis) = self.inputs.context.basis.filter(|_| overwrites) else { return };
         let Some(was_readable) = &self.was_readable else { return };
         let place = &*target.place;
-        let is_told = self
-            .conflict
-            .violations
-            .iter()
-            .any(|known| known.code == Code::UnseenTarget && known.pointer == place.as_str());
+        let mut known = self.conflict.violations.iter();
+        let is_told = known.any(|known| known.code == Code::UnseenTarget && known.pointer == place.as_str());
         if !is_told && !self.is_full() && basis.is_unseen(place, was_readable) {
             let message = "you were not shown the whole of it, so you cannot write over it; change only what you see";
             let violation = Violation::new(Code::UnseenTarget, place.as_str(), message).with_op(target.op);
@@ -331,15 +328,9 @@ impl ConflictBuilder<'_> {
 
 /// Returns the differing part of two texts, in whole words: its position in characters, and both versions.
 fn text_difference(was: &str, now: &str) -> Value {
-    let head: usize = was.chars().zip(now.chars()).take_while(|(was, now)| was == now).map(|(c, _)| c.len_utf8()).sum();
+    let head = shared(was.chars().zip(now.chars()));
     let (was_rest, now_rest) = (&was[head..], &now[head..]);
-    let tail: usize = was_rest
-        .chars()
-        .rev()
-        .zip(now_rest.chars().rev())
-        .take_while(|(was, now)| was == now)
-        .map(|(c, _)| c.len_utf8())
-        .sum();
+    let tail = shared(was_rest.chars().rev().zip(now_rest.chars().rev()));
     // Whole words are clearer: "jumps" became "leaps", not "jum" became "lea".
     let parts = [&was_rest[..was_rest.len() - tail], &now_rest[..now_rest.len() - tail]];
     let in_word = |c: Option<char>| c.is_some_and(|c| !c.is_whitespace());
@@ -348,11 +339,13 @@ fn text_difference(was: &str, now: &str) -> Value {
     let before = if begins_in_word { rest_of_word(was[..head].chars().rev()) } else { 0 };
     let behind = if ends_in_word { rest_of_word(was[was.len() - tail..].chars()) } else { 0 };
     let (head, tail) = (head - before, tail - behind);
-    json!({
-        "at": was[..head].chars().count(),
-        "removed": &was[head..was.len() - tail],
-        "added": &now[head..now.len() - tail],
-    })
+    let (removed, added) = (&was[head..was.len() - tail], &now[head..now.len() - tail]);
+    json!({"at": was[..head].chars().count(), "removed": removed, "added": added})
+}
+
+/// Returns the bytes of the characters with which both texts begin.
+fn shared(pairs: impl Iterator<Item = (char, char)>) -> usize {
+    pairs.take_while(|(was, now)| was == now).map(|(c, _)| c.len_utf8()).sum()
 }
 
 /// Returns the bytes up to the end of the word, at most [`WORD_MAX`] characters.

@@ -36,7 +36,8 @@ pub(super) fn judge(judgement: &mut Judgement<'_>, source: ReplySource<'_>, is_c
         let mut violations = match is_checked {
             false => Vec::new(),
             true if seat.unrestricted.is_some() && names_reserved_member(op) => {
-                vec![reserved_member_violation(op).with_op(index)]
+                let message = "names that begin with $ are the kernel's own";
+                vec![Violation::new(Code::UnknownLocation, op.path().as_str(), message).with_op(index)]
             }
             true => authority.judge_effect(index, op, &meets, &mut reading, allowance),
         };
@@ -97,10 +98,6 @@ fn names_reserved_member(op: &Op<'_>) -> bool {
         Op::Add { .. } | Op::Replace { .. } | Op::Remove { .. } | Op::Test { .. } => false,
     };
     from || is_own(op.path())
-}
-
-fn reserved_member_violation(op: &Op<'_>) -> Violation {
-    Violation::new(Code::UnknownLocation, op.path().as_str(), "names that begin with $ are the kernel's own")
 }
 
 /// Adds the approval that an operation needs. A patch has at most one approver; the shortest of the expiry times

@@ -135,11 +135,8 @@ impl Body {
         };
         match self {
             Self::Created(it) => {
-                vec![
-                    ("blueprint", borrowed(&it.blueprint)),
-                    ("request", borrowed(&it.request)),
-                    ("salt", json(it.salt)),
-                ]
+                let (blueprint, request) = (borrowed(&it.blueprint), borrowed(&it.request));
+                vec![("blueprint", blueprint), ("request", request), ("salt", json(it.salt))]
             }
             Self::Scheduled(it) => places(&it.expand).into_iter().chain([("trigger", json(&it.trigger))]).collect(),
             Self::Invoked(it) => {

@@ -6,6 +6,7 @@ use super::{SINCE_PRINCIPALS, SINCE_TOKEN_CREATORS};
 use crate::id::WorkerName;
 
 /// A caller, as the shell has authenticated it. Proposals of workers that the runtime itself calls have none.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Principal {
@@ -16,10 +17,8 @@ pub enum Principal {
         /// The token's name at that time.
         name: String,
         /// The person who holds the token, if it is a person's (since journal format 21).
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         person: Option<WorkerName>,
         /// The caller that made the token (since journal format 21); `made_by` is absent in this nested value.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         made_by: Option<Box<Self>>,
     },
     /// A user of the operating system, through a command on the data directory.

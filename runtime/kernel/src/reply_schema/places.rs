@@ -146,11 +146,6 @@ impl<'a> KnownDocument<'a> {
         self.readable.may_read(place)
     }
 
-    /// Returns true if every member or element there may be read.
-    fn may_read_children(&self, place: &Pointer) -> bool {
-        self.may_read(&place.with_trailing_token(UNUSED_NAME))
-    }
-
     fn child<'s>(&'s self, at: &KnownPlace<'s>, name: &str) -> KnownPlace<'s> {
         let place = at.place.with_trailing_token(name);
         let sight = match at.knowledge {
@@ -184,7 +179,7 @@ impl<'a> KnownDocument<'a> {
             Knowledge::Whole => (everything(), true),
             Knowledge::Exists | Knowledge::Hidden => (Vec::new(), false),
             Knowledge::Part(known) => {
-                let all_readable = self.may_read_children(&at.place);
+                let all_readable = self.may_read(&at.place.with_trailing_token(UNUSED_NAME));
                 let is_listed = all_readable || known.is_some_and(|known| known.listed);
                 // A readable value that was not shown may not be overwritten.
                 let only_shown = need == Need::Overwrite && all_readable && self.checks_freshness();

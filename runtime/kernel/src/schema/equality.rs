@@ -33,40 +33,12 @@ fn is_integer(double: f64, whole: i128) -> bool {
 }
 
 pub(super) fn equals_value(node: &Node, value: &Value) -> bool {
-    match (node, value) {
-        (Node::Null, Value::Null) => true,
-        (Node::Bool(mine), Value::Bool(theirs)) => mine == theirs,
-        (Node::Number(mine), Value::Number(theirs)) => equal_numbers(mine, theirs),
-        (Node::Array(mine), Value::Array(theirs)) => {
-            mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| equals_value(mine, theirs))
-        }
-        (Node::Object(mine), Value::Object(theirs)) => {
-            mine.len() == theirs.len()
-                && theirs.iter().all(|(key, theirs)| mine.get(key).is_some_and(|mine| equals_value(mine, theirs)))
-        }
-        (_, Value::String(theirs)) => node.as_str() == Some(theirs),
-        _ => false,
-    }
+    node.is_of_value(value, equal_numbers)
 }
 
-/// Returns true if two nodes are equal.
+/// Returns true if two parts of a tree are equal in JSON Schema, where `1` and `1.0` are one number.
 pub(super) fn equal(one: &Node, other: &Node) -> bool {
-    if one.is_same(other) {
-        return true;
-    }
-    match (one, other) {
-        (Node::Null, Node::Null) => true,
-        (Node::Bool(one), Node::Bool(other)) => one == other,
-        (Node::Number(one), Node::Number(other)) => equal_numbers(one, other),
-        (Node::Array(one), Node::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other.iter()).all(|(one, other)| equal(one, other))
-        }
-        (Node::Object(one), Node::Object(other)) => {
-            one.len() == other.len()
-                && one.iter().zip(other.iter()).all(|(one, other)| one.0 == other.0 && equal(one.1, other.1))
-        }
-        _ => one.as_str().is_some() && one.as_str() == other.as_str(),
-    }
+    one.is_equal(other, equal_numbers)
 }
 
 /// Returns true if no two elements are equal.

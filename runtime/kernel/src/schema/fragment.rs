@@ -25,21 +25,11 @@ const GROUP_CHARS_MAX: usize = 12_000;
 const DESCRIPTION_MAX: usize = 120;
 /// Keywords without information for the author of a value.
 const DROPPED: &str = "$schema $id $defs definitions $anchor $dynamicAnchor $recursiveAnchor $comment title examples";
-/// Levels of resolved references and of shown parts, in order of attempt. The first pair with a short enough result
-/// wins.
-const ATTEMPTS: [(usize, usize); 11] = [
-    (8, usize::MAX),
-    (4, usize::MAX),
-    (2, usize::MAX),
-    (1, usize::MAX),
-    (0, usize::MAX),
-    (1, 4),
-    (0, 4),
-    (0, 3),
-    (0, 2),
-    (0, 1),
-    (0, 0),
-];
+/// Levels of resolved references, in order of attempt, while all levels of parts are shown.
+const RESOLVED: [usize; 5] = [8, 4, 2, 1, 0];
+
+/// Levels of resolved references and of shown parts after that. The first pair with a short enough result wins.
+const SHALLOW: [(usize, usize); 6] = [(1, 4), (0, 4), (0, 3), (0, 2), (0, 1), (0, 0)];
 
 impl Schema {
     /// Returns the schema at these places, rendered for a worker, with local `$ref`s resolved if the result is finite
@@ -54,7 +44,8 @@ impl Schema {
         let mut claims = claims_of(map, pattern);
         // A schema with `items` and no `type` permits any object there; only its constraints are shown.
         claims.remove(&Claim::Anything);
-        ATTEMPTS.iter().find_map(|&(inline, deep)| {
+        let mut attempts = RESOLVED.into_iter().map(|inline| (inline, usize::MAX)).chain(SHALLOW);
+        attempts.find_map(|(inline, deep)| {
             let mut shown = Attempt { document, map, left: CHARS_MAX, groups: BTreeMap::new(), resolving: Vec::new() };
             let parts = claims.iter().map(|claim| shown.claim(claim, inline, deep)).collect::<Option<Vec<_>>>()?;
             let mut parts = parts.into_iter();

@@ -8,7 +8,7 @@ use triomphe::{Arc, ThinArc};
 
 use self::chunk::{Body, Chunk, FAN_OUT, capacity, height};
 use super::stamp::{Removal, Removals, Revision, Stamp, Stamps};
-use super::{Node, Sum};
+use super::{Change, Node, Sum};
 
 /// An array; cheap to clone.
 #[derive(Clone, Debug)]
@@ -218,7 +218,7 @@ impl Array {
     ///
     /// # Panics
     /// If there is no such element.
-    pub(super) fn change(&mut self, index: usize, at: Revision, change: &mut dyn FnMut(&mut Node, &mut Stamp)) {
+    pub(super) fn change(&mut self, index: usize, at: Revision, change: Change<'_>) {
         let height = height(self.len());
         self.tree().root.change(index, height, at, change);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
-use serde_json::Value;
+use serde_json::{Number, Value};
 use smol_str::SmolStr;
 
 use super::{Array, Edit, Key, Long, Node, Object, SHORT_BYTES_MAX};
@@ -64,43 +64,59 @@ impl From<&Value> for Node {
     }
 }
 
-impl PartialEq for Node {
-    fn eq(&self, other: &Self) -> bool {
+impl Node {
+    /// Returns true if both trees are equal, with numbers compared by `same`.
+    pub(crate) fn is_equal(&self, other: &Self, same: fn(&Number, &Number) -> bool) -> bool {
         if self.is_same(other) {
             return true;
         }
         match (self, other) {
             (Self::Null, Self::Null) => true,
             (Self::Bool(mine), Self::Bool(theirs)) => mine == theirs,
-            (Self::Number(mine), Self::Number(theirs)) => mine == theirs,
+            (Self::Number(mine), Self::Number(theirs)) => same(mine, theirs),
             (Self::Array(mine), Self::Array(theirs)) => {
-                mine.len() == theirs.len() && mine.iter().zip(theirs.iter()).all(|(mine, theirs)| mine == theirs)
+                let mut pairs = mine.iter().zip(theirs.iter());
+                mine.len() == theirs.len() && pairs.all(|(mine, theirs)| mine.is_equal(theirs, same))
             }
             (Self::Object(mine), Self::Object(theirs)) => {
+                let mut pairs = mine.iter().zip(theirs.iter());
                 mine.len() == theirs.len()
-                    && mine.iter().zip(theirs.iter()).all(|(mine, theirs)| mine.0 == theirs.0 && mine.1 == theirs.1)
+                    && pairs.all(|(mine, theirs)| mine.0 == theirs.0 && mine.1.is_equal(theirs.1, same))
             }
             _ => self.as_str().is_some() && self.as_str() == other.as_str(),
         }
+    }
+
+    /// Returns true if the tree is that of a value, with numbers compared by `same`.
+    pub(crate) fn is_of_value(&self, value: &Value, same: fn(&Number, &Number) -> bool) -> bool {
+        match (self, value) {
+            (Self::Null, Value::Null) => true,
+            (Self::Bool(mine), Value::Bool(theirs)) => mine == theirs,
+            (Self::Number(mine), Value::Number(theirs)) => same(mine, theirs),
+            (Self::Array(mine), Value::Array(theirs)) => {
+                let mut pairs = mine.iter().zip(theirs);
+                mine.len() == theirs.len() && pairs.all(|(mine, theirs)| mine.is_of_value(theirs, same))
+            }
+            (Self::Object(mine), Value::Object(theirs)) => {
+                let is_mine =
+                    |(key, theirs): (&String, &Value)| mine.get(key).is_some_and(|mine| mine.is_of_value(theirs, same));
+                mine.len() == theirs.len() && theirs.iter().all(is_mine)
+            }
+            (_, Value::String(theirs)) => self.as_str() == Some(theirs),
+            _ => false,
+        }
+    }
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_equal(other, Number::eq)
     }
 }
 
 impl PartialEq<Value> for Node {
     fn eq(&self, other: &Value) -> bool {
-        match (self, other) {
-            (Self::Null, Value::Null) => true,
-            (Self::Bool(mine), Value::Bool(theirs)) => mine == theirs,
-            (Self::Number(mine), Value::Number(theirs)) => mine == theirs,
-            (Self::Array(mine), Value::Array(theirs)) => {
-                mine.len() == theirs.len() && mine.iter().zip(theirs).all(|(mine, theirs)| mine == theirs)
-            }
-            (Self::Object(mine), Value::Object(theirs)) => {
-                mine.len() == theirs.len()
-                    && theirs.iter().all(|(key, theirs)| mine.get(key).is_some_and(|mine| mine == theirs))
-            }
-            (_, Value::String(theirs)) => self.as_str() == Some(theirs),
-            _ => false,
-        }
+        self.is_of_value(other, Number::eq)
     }
 }
 

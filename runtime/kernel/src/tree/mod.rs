@@ -54,6 +54,9 @@ pub(crate) use store::{Mark, Writer};
 /// The name of a member.
 pub type Key = SmolStr;
 
+/// Change of a place: its value and its stamp.
+type Change<'c> = &'c mut dyn FnMut(&mut Node, &mut Stamp);
+
 /// Derives equality and partial order of a type from its `Ord::cmp`.
 macro_rules! equal_by_order {
     ($type:ty) => {

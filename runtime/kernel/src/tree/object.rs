@@ -10,7 +10,7 @@ use triomphe::Arc;
 pub use self::members::Members;
 use self::trie::Trie;
 use super::stamp::{self, Removal, Removals, Revision, Stamp};
-use super::{Key, Node, Sum};
+use super::{Change, Key, Node, Sum};
 use crate::digest::Hasher;
 
 /// An object; cheap to clone.
@@ -169,7 +169,7 @@ impl Object {
     ///
     /// # Panics
     /// If there is no such member.
-    pub(super) fn change(&mut self, key: &str, at: Revision, change: &mut dyn FnMut(&mut Node, &mut Stamp)) {
+    pub(super) fn change(&mut self, key: &str, at: Revision, change: Change<'_>) {
         self.tree().root.change(key, None, 0, at, change);
     }
 

@@ -179,12 +179,8 @@ impl Removals {
         let oldest = losses.remove(covered.unwrap_or(0));
         if covered.is_none() {
             let next = &mut losses[0];
-            *next = Removal {
-                from: next.from.min(oldest.from),
-                member: 0,
-                created: next.created.min(oldest.created),
-                at: next.at.max(oldest.at),
-            };
+            let (from, created) = (next.from.min(oldest.from), next.created.min(oldest.created));
+            *next = Removal { from, member: 0, created, at: next.at.max(oldest.at) };
         }
     }
 

@@ -117,19 +117,9 @@ impl<'a> Search<'a> {
     /// Creates a search of the whole document, with at most `steps` steps.
     pub(super) fn new(state: &'a Node, reads: &'a Reads<'a>, which: usize, order: Order, steps: usize) -> Self {
         let this = &reads.patterns[which];
-        let deep = this.tokens().iter().position(|token| *token == PatternToken::Deep);
-        Self {
-            reads,
-            which,
-            order,
-            deep: deep.unwrap_or(usize::MAX),
-            path: Vec::new(),
-            open: Vec::new(),
-            start: Some((state, 0)),
-            steps,
-            is_cut: false,
-            containers: Vec::new(),
-        }
+        let deep = this.tokens().iter().position(|token| *token == PatternToken::Deep).unwrap_or(usize::MAX);
+        let (path, open, containers) = (Vec::new(), Vec::new(), Vec::new());
+        Self { reads, which, order, deep, path, open, start: Some((state, 0)), steps, is_cut: false, containers }
     }
 
     /// Restricts the search to a place. No pattern covers it, and this one must reach below it.

@@ -45,15 +45,7 @@ impl Selection {
         members.retain(|place| !is_read(place));
         members.sort_unstable();
         members.dedup();
-        Self {
-            text,
-            reads,
-            members,
-            summarised: SummarisedPlaces::default(),
-            unshown: Vec::new(),
-            items: Vec::new(),
-            is_everything: true,
-            finds_room: true,
-        }
+        let (summarised, unshown, items) = Default::default();
+        Self { text, reads, members, summarised, unshown, items, is_everything: true, finds_room: true }
     }
 }

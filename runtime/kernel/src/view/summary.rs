@@ -242,13 +242,8 @@ impl<'a> Hidden<'a> {
     /// Returns the hidden places of a pattern; by index if they are the parts of one container.
     fn places(pattern: &str, tally: &MatchCount<'a>, is_shown: &dyn Fn(&[PathSegment<'a>]) -> bool) -> Self {
         let container = pattern.strip_suffix("/*").filter(|container| !container.contains('*'));
-        let mut hidden = Self {
-            container: container.unwrap_or_default().to_owned(),
-            array: None,
-            items: Vec::new(),
-            total: 0,
-            is_cut: tally.end != End::Whole,
-        };
+        let (container_place, is_cut) = (container.unwrap_or_default().to_owned(), tally.end != End::Whole);
+        let mut hidden = Self { container: container_place, array: None, items: Vec::new(), total: 0, is_cut };
         for found in &tally.found {
             if is_shown(&found.path) {
                 continue;

@@ -226,10 +226,8 @@ fn merge(into: &mut Source, mut fragment: Source) -> Result<(), Diagnostic> {
     let Value::Object(members) = value else {
         return Err(moves.bad("", "a fragment is a mapping", FORM));
     };
-    into.files.push(File {
-        name: fragment.name().to_owned(),
-        text: fragment.files.first().map_or_else(Arc::default, |file| Arc::clone(&file.text)),
-    });
+    let text = fragment.files.first().map_or_else(Arc::default, |file| Arc::clone(&file.text));
+    into.files.push(File { name: fragment.name().to_owned(), text });
     for (key, value) in members {
         match key.as_str() {
             "use" => {

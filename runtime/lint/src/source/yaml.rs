@@ -169,10 +169,8 @@ impl Composer {
         }
         *waiting = Some(key.to_owned());
         push_token(&mut self.pointer, key);
-        self.places.insert(
-            self.pointer.clone(),
-            Place { file: 0, value: at, key: Some(at), written: None, beyond_json: false },
-        );
+        let place = Place { file: 0, value: at, key: Some(at), written: None, beyond_json: false };
+        self.places.insert(self.pointer.clone(), place);
         Ok(())
     }
 

@@ -109,16 +109,13 @@ fn board(manifest: &Manifest) -> Value {
         manifest.needs.keys().map(|need| format!("/request/{}", need.replace('~', "~0").replace('/', "~1"))).collect();
     known.extend(["question", "action", "slots"].map(|of| format!("/request/{OPEN_QUESTION}/{of}")));
     let judged = json!({"type": "object", "required": ["status"], "properties": {"status": {"enum": ["found", "open", "none"]}}});
+    let outcome =
+        json!({"type": "object", "required": ["status"], "properties": {"status": {"enum": ["done", "error"]}}});
     json!({
         "blueprint": 1,
         "name": manifest.name.replace('_', "-"),
         "description": manifest.description,
-        "request": {
-            "type": "object",
-            "required": needed,
-            "additionalProperties": false,
-            "properties": request,
-        },
+        "request": {"type": "object", "required": needed, "additionalProperties": false, "properties": request},
         "state": {"schema": {
             "type": "object",
             "additionalProperties": false,
@@ -127,11 +124,7 @@ fn board(manifest: &Manifest) -> Value {
                 "classified": classified(manifest),
                 "resolved": judged,
                 "resumed": judged,
-                "outcome": {
-                    "type": "object",
-                    "required": ["status"],
-                    "properties": {"status": {"enum": ["done", "error"]}},
-                },
+                "outcome": outcome,
                 "result": result(manifest),
             },
         }},
@@ -173,9 +166,7 @@ fn classified(manifest: &Manifest) -> Value {
     let mut actions: Vec<&str> = manifest.actions.keys().map(String::as_str).collect();
     actions.push(NO_ACTION);
     json!({
-        "type": "object",
-        "required": ["action", "slots", "normalised"],
-        "additionalProperties": false,
+        "type": "object", "required": ["action", "slots", "normalised"], "additionalProperties": false,
         "properties": {
             "action": {"enum": actions},
             "slots": {"type": "object", "additionalProperties": false, "properties": slots(manifest)},
@@ -220,9 +211,7 @@ fn result(manifest: &Manifest) -> Value {
     }
     let needs = |status: &str, companions: &[&str]| json!({"if": {"properties": {"status": {"const": status}}}, "then": {"required": companions}});
     json!({
-        "type": "object",
-        "required": ["department", "status", "text"],
-        "additionalProperties": false,
+        "type": "object", "required": ["department", "status", "text"], "additionalProperties": false,
         "properties": properties,
         "allOf": [
             needs("clarification", &["question", "pending"]),

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use crate::department::{
     Departments, Expansion, Manifest, NO_ACTION, NO_DEPARTMENT, OPEN_QUESTION, PENDING, ROLE_BYTES_MAX, expand, role,
 };
+use patchboard_lint::extension::Expanded;
 use patchboard_lint::source::{FileLoader, Source, child, object_at};
 use patchboard_lint::{Diagnostic, MetaSchema, suggest};
 
@@ -27,11 +28,7 @@ const MANIFEST: &str = "department.yaml";
 
 /// Replaces `departments` by the contents of its folders. A malformed one is left for the lint. `file` is the file of
 /// the source itself. Fails with all findings about the directory and the manifests, in folder order.
-pub(crate) fn resolve(
-    source: &mut Source,
-    files: &mut dyn FileLoader,
-    file: Option<&String>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn resolve(source: &mut Source, files: &mut dyn FileLoader, file: Option<&String>) -> Expanded {
     let declared = source.value().get("departments").cloned();
     let Some(declared) = declared.and_then(|value| serde_json::from_value::<Departments>(value).ok()) else {
         return Ok(());
@@ -72,13 +69,7 @@ pub(crate) fn resolve(
 }
 
 /// Adds the board and the worker of one department.
-fn include(
-    source: &mut Source,
-    declared: &Departments,
-    folder: &str,
-    name: &str,
-    text: &str,
-) -> Result<(), Vec<Diagnostic>> {
+fn include(source: &mut Source, declared: &Departments, folder: &str, name: &str, text: &str) -> Expanded {
     let read = Source::read(name, text).map_err(|finding| vec![finding])?;
     let manifest = manifest(&read, folder)?;
     let mut unmet = unmet_needs(&manifest, declared, &read);

@@ -13,6 +13,7 @@ pub const EVENTS_MAX: usize = 128;
 ///
 /// `ts` is the sender's time in any format, and has no effect. `corr` is copied from `open` to the replies (W2). A
 /// draft or an evaluation with another `corr` is rejected; one without is accepted.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum Event {
@@ -25,7 +26,6 @@ pub enum Event {
         /// Correlation id of its messages.
         corr: String,
         /// The policy profile requested by the opener ([`Profile`](super::Profile)).
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         profile: Option<String>,
     },
     /// Announces the effective policy.
@@ -35,12 +35,10 @@ pub enum Event {
         /// Id of the negotiation.
         negotiation_id: String,
         /// The profile that it was derived from, if one was requested.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         profile: Option<String>,
         /// The effective policy.
         policy: Policy,
         /// As in `open`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         corr: Option<String>,
     },
     /// Proposes a draft.
@@ -60,7 +58,6 @@ pub enum Event {
         /// The result: the bytes of the draft, in base64.
         result_b64: String,
         /// As in `open`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         corr: Option<String>,
     },
     /// Ends the negotiation without a result.
@@ -70,15 +67,14 @@ pub enum Event {
         /// Reason: the code of a [`StopReason`](super::StopReason) if the policy ended it.
         reason: String,
         /// The aborting party; absent: the deciding agent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<String>,
         /// As in `open`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         corr: Option<String>,
     },
 }
 
 /// A draft, as sent.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Draft {
     /// Sender's time.
@@ -88,21 +84,18 @@ pub struct Draft {
     /// Content type.
     pub ct: String,
     /// Content in base64.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_b64: Option<String>,
     /// The content as a value instead of base64. A text means its own bytes unless `ct` is JSON; any other value means
     /// its canonical JSON.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
     /// Tokens used for it, as reported by its author.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// As in `open`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corr: Option<String>,
 }
 
 /// An evaluation of the current draft.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Sender's time.
@@ -115,10 +108,8 @@ pub struct Evaluation {
     #[serde(default)]
     pub notes: String,
     /// Tokens used for it, as reported by its author.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// As in `open`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corr: Option<String>,
 }
 

@@ -53,7 +53,7 @@ pub(super) fn question(
         let left = QUESTION_CHARS_MAX.saturating_sub(text.chars().count());
         text.push_str(&draft(content.as_ref(), left));
     }
-    Question { text, choices: HumanChoice::ALL.map(|(choice, _)| choice.to_owned()).to_vec() }
+    Question { text, choices: HumanChoice::ALL.iter().map(ToString::to_string).collect() }
 }
 
 /// Formats the evaluations, one per line.
@@ -110,11 +110,6 @@ pub(super) fn why_continued(decided_by: DecidedBy, rounds: &[RoundSummary], poli
             decimals(policy.score_threshold)
         ),
     }
-}
-
-/// Explains an `abort` by another sender.
-pub(super) fn why_withdrawn(from: &str, reason: &str) -> String {
-    format!("{from} has ended it: {reason}")
 }
 
 /// Explains an end without a result.

@@ -75,49 +75,40 @@ impl Default for Policy {
 }
 
 /// Preferences of a participant; absent members express none.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Preferences {
     /// As in [`Policy::max_rounds`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
     /// As in [`Policy::score_threshold`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub score_threshold: Option<f64>,
     /// As in [`Policy::diff_tolerance`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub diff_tolerance: Option<f64>,
     /// As in [`Policy::round_timeout_ms`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub round_timeout_ms: Option<u64>,
     /// As in [`Policy::token_budget_per_round`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub token_budget_per_round: Option<u64>,
     /// As in [`Policy::total_token_budget`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub total_token_budget: Option<u64>,
     /// As in [`Policy::oscillation_limit`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub oscillation_limit: Option<u32>,
     /// As in [`Policy::hitl`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hitl: Option<Hitl>,
     /// As in [`Policy::scoring`].
     pub scoring: ScoringPreferences,
 }
 
 /// Preferences of a participant about scoring.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScoringPreferences {
     /// As in [`Scoring::require_schema_valid`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub require_schema_valid: Option<bool>,
     /// As in [`Scoring::require_examples_pass`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub require_examples_pass: Option<bool>,
     /// As in [`Scoring::llm_weight`].
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub llm_weight: Option<f64>,
 }
 

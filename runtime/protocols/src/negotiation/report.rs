@@ -81,6 +81,7 @@ pub enum Report {
 }
 
 /// Scores of a round's version.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EvaluationReport {
     /// Number of the round.
@@ -88,17 +89,14 @@ pub struct EvaluationReport {
     /// Results of the checks.
     pub checks: Vec<Check>,
     /// Weighted share of passed checks; absent if their weights sum to zero.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deterministic: Option<f64>,
     /// Evaluations of the version.
     pub evaluations: Vec<RecordedEvaluation>,
     /// Mean score of the evaluations; absent without evaluations.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// Combined score, weighted by the policy.
     pub score: f64,
     /// Difference from the previous version, from 0 to 1; absent for the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude: Option<f64>,
     /// Tokens used in the round.
     pub tokens: u64,

@@ -40,30 +40,17 @@ pub fn advance(
 ) -> Result<Advance, NegotiationError> {
     let setup = &session.setup;
     if seats.parties.is_empty() {
-        return Err(NegotiationError::new(
-            NegotiationCode::BadSetup,
-            "there is no party, so nobody could make a draft",
-        ));
+        let message = "there is no party, so nobody could make a draft";
+        return Err(NegotiationError::new(NegotiationCode::BadSetup, message));
     }
     let checks = Checks::compile(setup.schema.as_ref(), &setup.examples)?;
-    let mut work = SessionUpdate {
-        session: session.clone(),
-        checks,
-        participants: seats,
-        now: woken.now,
-        opened: None,
-        evaluations: Vec::new(),
-        added: Vec::new(),
-    };
+    let (session, participants, now) = (session.clone(), seats, woken.now);
+    let (evaluations, added) = (Vec::new(), Vec::new());
+    let mut work = SessionUpdate { session, checks, participants, now, opened: None, evaluations, added };
     let mut phase = work.judge();
     if let (Phase::New, Some(topic)) = (phase, &request.topic) {
-        let corr = request.corr.clone().unwrap_or_default();
-        work.add_event(Event::Open {
-            ts: json!(work.now),
-            topic: topic.clone(),
-            corr,
-            profile: request.profile.clone(),
-        });
+        let (corr, profile) = (request.corr.clone().unwrap_or_default(), request.profile.clone());
+        work.add_event(Event::Open { ts: json!(work.now), topic: topic.clone(), corr, profile });
         phase = Phase::Opened;
     }
     if phase == Phase::Opened {
@@ -452,7 +439,7 @@ impl SessionUpdate<'_> {
         let Some((from, reason)) = said else { return };
         let takes_part = self.participants.parties.contains(&from) || self.participants.evaluators.contains(&from);
         let decided_by = if takes_part { DecidedBy::Party } else { DecidedBy::Hitl };
-        let rationale = messages::why_withdrawn(&from, &reason);
+        let rationale = format!("{from} has ended it: {reason}");
         self.conclude(&self.rounds(), Outcome::Aborted, decided_by, Some(StopReason::Withdrawn), rationale);
     }
 
@@ -474,7 +461,7 @@ impl SessionUpdate<'_> {
 /// Returns a person's answer to a question; `stop` if the question expired.
 fn human_answer(question: &Question, round: usize, woken: &AdvanceInput) -> Option<HumanAnswer> {
     let answer = woken.answers.iter().find(|answer| answer.question == question.text);
-    let said = answer.and_then(|answer| Some((answer.by.clone(), HumanChoice::parse(answer.text.trim())?)));
+    let said = answer.and_then(|answer| Some((answer.by.clone(), HumanChoice::from_name(answer.text.trim())?)));
     match said {
         Some((by, said)) => Some(HumanAnswer { round, by: Some(by), said }),
         None if woken.is_unanswered => Some(HumanAnswer { round, by: None, said: HumanChoice::Stop }),

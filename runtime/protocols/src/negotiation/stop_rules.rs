@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Hitl, Policy, StopReason};
 use patchboard_kernel::id::Timestamp;
+use patchboard_kernel::rejection::code_enum;
 
 /// Tolerance for rounding errors of sums of doubles.
 const NOISE: f64 = 1e-9;
@@ -27,26 +28,15 @@ pub struct RoundSummary {
     pub human_choice: Option<HumanChoice>,
 }
 
-/// Possible answers of a person about a round.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum HumanChoice {
-    /// Accept its draft.
-    Accept,
-    /// Begin another round.
-    Continue,
-    /// Stop the negotiation.
-    Stop,
-}
-
-impl HumanChoice {
-    /// All answers, with their texts.
-    pub const ALL: [(&'static str, Self); 3] =
-        [("accept", Self::Accept), ("continue", Self::Continue), ("stop", Self::Stop)];
-
-    /// Parses an answer.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|(known, _)| *known == text).map(|(_, said)| said)
+code_enum! {
+    /// Possible answers of a person about a round.
+    HumanChoice {
+        /// Accept its draft.
+        Accept = "accept",
+        /// Begin another round.
+        Continue = "continue",
+        /// Stop the negotiation.
+        Stop = "stop",
     }
 }
 

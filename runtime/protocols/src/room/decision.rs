@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::policy::Policy;
 use super::quorum::{QuorumAction, quorum};
-use super::votes::{Scores, Vote, VoteError, aggregate, ids};
+use super::votes::{Result, Scores, Vote, VoteError, aggregate, ids};
 use patchboard_kernel::text::decimals;
 
 /// Tolerance for rounding errors of sums of doubles, such as 0.7 three times, divided by three.
@@ -101,12 +101,7 @@ pub struct Decision {
 ///
 /// Only the first vote of each requested critic counts. Escalation takes precedence over approval (W44 to W47, then
 /// W43); without either, the outcome is a revision (W49). Fails if a counted vote is out of range.
-pub fn decide(
-    requested: &[String],
-    votes: &[Vote],
-    is_over: bool,
-    policy: &Policy,
-) -> Result<Option<Decision>, VoteError> {
+pub fn decide(requested: &[String], votes: &[Vote], is_over: bool, policy: &Policy) -> Result<Option<Decision>> {
     let critics: BTreeSet<&str> = requested.iter().map(String::as_str).collect();
     let mut voted = BTreeSet::new();
     let (mut counted, mut foreign, mut repeated) = (Vec::new(), Vec::new(), Vec::new());

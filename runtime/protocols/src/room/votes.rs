@@ -30,18 +30,16 @@ pub struct Vote {
 }
 
 /// Wire format of a vote. An abstention may omit the numbers and `passed`. Unknown members are ignored.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct WireVote {
     /// The critic.
     pub critic_id: String,
     /// Score, from 0 to 10.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
     /// Confidence of the critic, from 0 to 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// True if the artefact meets the critic's criteria.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed: Option<bool>,
     /// Strengths of the artefact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -60,7 +58,7 @@ pub struct WireVote {
 impl TryFrom<WireVote> for Vote {
     type Error = VoteError;
 
-    fn try_from(wire: WireVote) -> Result<Self, VoteError> {
+    fn try_from(wire: WireVote) -> Result<Self> {
         let WireVote { critic_id, abstain, .. } = wire;
         if critic_id.is_empty() {
             return Err(VoteError::EmptyCriticId);
@@ -89,6 +87,9 @@ impl From<Vote> for WireVote {
         Self { critic_id, score, confidence, passed, strengths, weaknesses, recommendations, abstain }
     }
 }
+
+/// Result of counting votes.
+pub(super) type Result<T, E = VoteError> = std::result::Result<T, E>;
 
 /// Errors in votes.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -133,7 +134,7 @@ pub enum VoteError {
 
 impl Vote {
     /// Checks the ranges of score and confidence.
-    pub fn check(&self) -> Result<(), VoteError> {
+    pub fn check(&self) -> Result<()> {
         let critic_id = self.critic_id.clone();
         if !(0.0..=SCORE_MAX).contains(&self.score) {
             return Err(VoteError::Score { critic_id, score: self.score });
@@ -174,7 +175,7 @@ fn float(count: usize) -> f64 {
 }
 
 /// Aggregates the scores of votes. Fails if there are no votes, or one is out of range.
-pub fn aggregate(votes: &[&Vote], aggregation: Aggregation) -> Result<Scores, VoteError> {
+pub fn aggregate(votes: &[&Vote], aggregation: Aggregation) -> Result<Scores> {
     votes.iter().try_for_each(|vote| vote.check())?;
     let first = votes.first().ok_or(VoteError::Empty)?;
     let n = float(votes.len());
@@ -225,7 +226,7 @@ fn borda(votes: &[&Vote]) -> f64 {
 }
 
 /// Returns the entropy of the scores in bits, over five classes of width 2; a 10 is in the last class.
-pub fn entropy(votes: &[&Vote]) -> Result<f64, VoteError> {
+pub fn entropy(votes: &[&Vote]) -> Result<f64> {
     aggregate(votes, Aggregation::Mean)?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "scores go from 0 to 10")]
     let class = |vote: &&Vote| ((vote.score / 2.0) as usize).min(4);
@@ -237,7 +238,7 @@ pub fn entropy(votes: &[&Vote]) -> Result<f64, VoteError> {
 
 /// Returns true if the critics agree. Their scores must deviate by less than 2, and at least the share `threshold` (0
 /// to 1) of them must pass the artefact, or fail it. Fails as [`aggregate`], or with [`VoteError::Threshold`].
-pub fn is_consensus(votes: &[&Vote], threshold: f64) -> Result<bool, VoteError> {
+pub fn is_consensus(votes: &[&Vote], threshold: f64) -> Result<bool> {
     if !(0.0..=1.0).contains(&threshold) {
         return Err(VoteError::Threshold { threshold });
     }
@@ -249,7 +250,7 @@ pub fn is_consensus(votes: &[&Vote], threshold: f64) -> Result<bool, VoteError> 
 
 /// Returns true if the critics are polarised. This takes at least three votes with a deviation of 3 or more. At least
 /// 30 % must score 3 or below, at least 30 % 7 or above, and at most 20 % between.
-pub fn is_polarised(votes: &[&Vote]) -> Result<bool, VoteError> {
+pub fn is_polarised(votes: &[&Vote]) -> Result<bool> {
     let scores = aggregate(votes, Aggregation::Mean)?;
     let share =
         |is: &dyn Fn(f64) -> bool| float(votes.iter().filter(|vote| is(vote.score)).count()) / float(votes.len());

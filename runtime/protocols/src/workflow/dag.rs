@@ -63,13 +63,9 @@ pub(super) fn check(definition: &Definition) -> Result<ExecutionOrder<'_>, Vec<W
     let mut warnings = dag.unreachable(definition, &order);
     warnings.extend(output_conflicts::outputs(&dag, definition, &order));
     warnings.extend(dag.limit_warnings());
-    Ok(ExecutionOrder {
-        warnings,
-        roots: without(&dag.needs),
-        leaves: without(&dag.feeds),
-        stages,
-        order: order.into_iter().map(|node| dag.ids.name(node)).collect(),
-    })
+    let (roots, leaves) = (without(&dag.needs), without(&dag.feeds));
+    let order = order.into_iter().map(|node| dag.ids.name(node)).collect();
+    Ok(ExecutionOrder { roots, leaves, stages, order, warnings })
 }
 
 impl<'d> Dag<'d> {

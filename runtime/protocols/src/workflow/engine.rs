@@ -66,6 +66,9 @@ pub struct NodeTransition {
     pub to: Status,
 }
 
+/// Result of a turn.
+type Result<T, E = TurnError> = std::result::Result<T, E>;
+
 /// Reason that a turn is not possible.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -79,14 +82,12 @@ pub struct TurnError {
 /// Computes a turn; `None` if there is nothing to do. Fails with `workflow_no_state` if the document lacks the
 /// workflow's state, or `workflow_too_much_data`. A resumption fails also with `workflow_unknown_node`, and with
 /// `workflow_illegal_move` if a node to run again is still running.
-pub fn compute_turn(
-    definition: &Definition,
-    document: &tree::Node,
-    event: WorkflowEvent<'_>,
-) -> Result<Option<Turn>, TurnError> {
+pub fn compute_turn(definition: &Definition, document: &tree::Node, event: WorkflowEvent<'_>) -> Result<Option<Turn>> {
     let mut work = TurnBuilder::new(definition, document)?;
     match event {
-        WorkflowEvent::Start { from_request: true } if is_object_with_members(&document["request"]["data"]) => {
+        WorkflowEvent::Start { from_request: true }
+            if document["request"]["data"].as_object().is_some_and(|data| !data.is_empty()) =>
+        {
             work.take_data(&document["request"]["data"])?;
         }
         WorkflowEvent::Start { .. } | WorkflowEvent::Progress => work.settle()?,
@@ -127,10 +128,6 @@ pub fn failed_nodes(blueprint: &Blueprint, document: &tree::Node) -> Vec<FailedN
     failed.map(failed_node).collect()
 }
 
-fn is_object_with_members(value: &tree::Node) -> bool {
-    value.as_object().is_some_and(|members| !members.is_empty())
-}
-
 struct NodeState<'a> {
     id: &'a str,
     node: &'a Node,
@@ -151,7 +148,7 @@ struct TurnBuilder<'a> {
 }
 
 impl<'a> TurnBuilder<'a> {
-    fn new(definition: &'a Definition, document: &'a tree::Node) -> Result<Self, TurnError> {
+    fn new(definition: &'a Definition, document: &'a tree::Node) -> Result<Self> {
         let workflow = &document["workflow"];
         let state_of = |(id, node): (&'a String, &'a Node)| {
             let there = &workflow["nodes"][id.as_str()];
@@ -161,11 +158,11 @@ impl<'a> TurnBuilder<'a> {
             let came = there.child("came").is_some();
             Ok((id.as_str(), NodeState { id, node, status, is_triggered: came, entry: there, moved: false }))
         };
-        let nodes = definition.nodes.iter().map(state_of).collect::<Result<_, TurnError>>()?;
+        let nodes = definition.nodes.iter().map(state_of).collect::<Result<_>>()?;
         Ok(Self { nodes, data: &workflow["data"], moves: Vec::new(), patch: Vec::new(), output_copies: Vec::new() })
     }
 
-    fn known(&mut self, id: &str) -> Result<&mut NodeState<'a>, TurnError> {
+    fn known(&mut self, id: &str) -> Result<&mut NodeState<'a>> {
         self.nodes.get_mut(id).ok_or_else(|| {
             let message = format!("there is no node `{id}`");
             TurnError { code: WorkflowCode::UnknownNode, message }
@@ -173,7 +170,7 @@ impl<'a> TurnBuilder<'a> {
     }
 
     /// Changes the status of a node; the change must be legal.
-    fn advance(&mut self, id: &str, to: Status) -> Result<(), TurnError> {
+    fn advance(&mut self, id: &str, to: Status) -> Result<()> {
         let state = self.known(id)?;
         let from = state.status;
         state.status = from.transition_to(to, id)?;
@@ -183,14 +180,14 @@ impl<'a> TurnBuilder<'a> {
         Ok(())
     }
 
-    fn fail(&mut self, id: &str, error: &str) -> Result<(), TurnError> {
+    fn fail(&mut self, id: &str, error: &str) -> Result<()> {
         self.advance(id, Status::Failed)?;
         self.patch.push(json!({"op": "add", "path": node_path(id, "error"), "value": error}));
         Ok(())
     }
 
     /// Merges the request's data into the workflow's.
-    fn take_data(&mut self, brought: &tree::Node) -> Result<(), TurnError> {
+    fn take_data(&mut self, brought: &tree::Node) -> Result<()> {
         if brought.part_count() > DATA_MAX {
             let message = format!("the request brings {} entries, more than {DATA_MAX}", brought.part_count());
             return Err(TurnError { code: WorkflowCode::TooMuchData, message });
@@ -202,7 +199,7 @@ impl<'a> TurnBuilder<'a> {
     }
 
     /// Records that a node's trigger fired. The record persists, also if the dependencies are not completed yet.
-    fn record_trigger(&mut self, id: &str) -> Result<(), TurnError> {
+    fn record_trigger(&mut self, id: &str) -> Result<()> {
         let state = self.known(id)?;
         if !state.is_triggered && matches!(state.status, Status::Pending | Status::Ready) {
             state.is_triggered = true;
@@ -212,7 +209,7 @@ impl<'a> TurnBuilder<'a> {
     }
 
     /// Fails a running node without an output, because its worker has finished. Otherwise its outcome is known already.
-    fn abandon(&mut self, id: &str) -> Result<(), TurnError> {
+    fn abandon(&mut self, id: &str) -> Result<()> {
         let state = self.known(id)?;
         if state.status == Status::Running && state.entry.child("output").is_none() {
             self.fail(id, "its worker came to no output")?;
@@ -221,7 +218,7 @@ impl<'a> TurnBuilder<'a> {
     }
 
     /// Resets a node and all that depends on it. Its own trigger stays recorded; those of the others must fire again.
-    fn resume(&mut self, from: &str) -> Result<(), TurnError> {
+    fn resume(&mut self, from: &str) -> Result<()> {
         let from = self.known(from)?.id;
         let mut again = BTreeSet::from([from]);
         loop {
@@ -253,7 +250,7 @@ impl<'a> TurnBuilder<'a> {
     }
 
     /// Makes all possible status changes, within the operation limit.
-    fn settle(&mut self) -> Result<(), TurnError> {
+    fn settle(&mut self) -> Result<()> {
         let before: BTreeMap<&str, Status> = self.nodes.iter().map(|(id, at)| (*id, at.status)).collect();
         let ids: Vec<&str> = before.keys().copied().collect();
         for id in ids {
@@ -289,7 +286,7 @@ impl<'a> TurnBuilder<'a> {
     }
 
     /// Starts a node. Input entries that are missing in the data are omitted (W63).
-    fn run(&mut self, id: &str, node: &Node) -> Result<(), TurnError> {
+    fn run(&mut self, id: &str, node: &Node) -> Result<()> {
         self.advance(id, Status::Running)?;
         let input = node_path(id, "input");
         self.patch.push(json!({"op": "add", "path": input, "value": {}}));
@@ -300,7 +297,7 @@ impl<'a> TurnBuilder<'a> {
     }
 
     /// Completes a node. Only mapped outputs that the worker produced are copied to the data.
-    fn complete(&mut self, id: &str, node: &Node, output: &tree::Node) -> Result<(), TurnError> {
+    fn complete(&mut self, id: &str, node: &Node, output: &tree::Node) -> Result<()> {
         self.advance(id, Status::Completed)?;
         for (name, key) in node.output_mapping.iter().filter(|(name, _)| output.child(name).is_some()) {
             self.output_copies.push(copy(&child(&node_path(id, "output"), name), &child(DATA, key)));

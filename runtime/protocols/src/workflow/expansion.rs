@@ -116,28 +116,20 @@ pub const REQUEST_DATA_SCHEMA: &str = "/request/properties/data";
 
 /// Expands a checked workflow. `from_request` permits a member `data` of the request.
 pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
-    let named = |within: &'static str, name: &'static str, value: Value| GeneratedPart {
-        within,
-        name: Some(name),
-        node: None,
-        value,
+    let named = |within: &'static str, name: &'static str, value: Value| {
+        let name = Some(name);
+        GeneratedPart { within, name, node: None, value }
     };
     let ids: Vec<&String> = definition.nodes.keys().collect();
+    let signal = json!({
+        "type": "object", "required": ["node"], "additionalProperties": false, "properties": {"node": {"enum": ids}},
+    });
     let mut made = vec![
         named("/workers", WORKER, workflow_worker(definition, from_request)),
         named("/state/schema/properties", "workflow", schema(&ids)),
         named("/state/schema/$defs", NODE_DEFINITION, schema_of_node()),
         named(INITIAL, "workflow", initial(definition)),
-        named(
-            "/signals",
-            RESUME_SIGNAL,
-            json!({
-                "type": "object",
-                "required": ["node"],
-                "additionalProperties": false,
-                "properties": {"node": {"enum": ids}},
-            }),
-        ),
+        named("/signals", RESUME_SIGNAL, signal),
     ];
     let element = |within: &'static str, node: Option<&String>, value: Value| {
         made.push(GeneratedPart { within, name: None, node: node.cloned(), value });
@@ -247,15 +239,11 @@ fn schema(ids: &[&String]) -> Value {
     let node = json!({"$ref": format!("#/$defs/{NODE_DEFINITION}")});
     let nodes: Map<String, Value> = ids.iter().map(|id| ((*id).clone(), node.clone())).collect();
     json!({
-        "type": "object",
-        "required": ["status", "round", "nodes", "data"],
-        "additionalProperties": false,
+        "type": "object", "required": ["status", "round", "nodes", "data"], "additionalProperties": false,
         "properties": {
             "status": {"enum": [Status::Running, Status::Completed, Status::Failed]},
             "round": {
-                "type": "object",
-                "required": ["number", "more"],
-                "additionalProperties": false,
+                "type": "object", "required": ["number", "more"], "additionalProperties": false,
                 "properties": {"number": {"type": "integer", "minimum": 0}, "more": {"type": "boolean"}},
             },
             "nodes": {"type": "object", "required": ids, "additionalProperties": false, "properties": nodes},
@@ -266,16 +254,12 @@ fn schema(ids: &[&String]) -> Value {
 
 fn schema_of_node() -> Value {
     json!({
-        "type": "object",
-        "required": ["node_id", "status"],
-        "additionalProperties": false,
+        "type": "object", "required": ["node_id", "status"], "additionalProperties": false,
         "properties": {
             "node_id": {"type": "string"},
             "status": {"enum": Status::ALL},
             "came": {"const": true},
-            "input": {"type": "object"},
-            "output": {"type": "object"},
-            "error": {"type": "string"},
+            "input": {"type": "object"}, "output": {"type": "object"}, "error": {"type": "string"},
         },
     })
 }
@@ -283,12 +267,7 @@ fn schema_of_node() -> Value {
 fn initial(definition: &Definition) -> Value {
     let node = |id: &String| (id.clone(), json!({"node_id": id, "status": Status::Pending}));
     let nodes: Map<String, Value> = definition.nodes.keys().map(node).collect();
-    json!({
-        "status": Status::Running,
-        "round": {"number": 0, "more": true},
-        "nodes": nodes,
-        "data": definition.data,
-    })
+    json!({"status": Status::Running, "round": {"number": 0, "more": true}, "nodes": nodes, "data": definition.data})
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use crate::workflow::{
     TriggerType, Warning, WorkflowError, expand, is_node_name,
 };
 use patchboard_kernel::expr::{CompileError, Expr};
+use patchboard_lint::extension::Expanded;
 use patchboard_lint::source::{FileLoader, Source, child, object_at};
 use patchboard_lint::{Diagnostic, META_SCHEMA, MetaSchema, suggest};
 
@@ -24,11 +25,7 @@ const HELP: &str = "docs/workflows.md says what a workflow has.";
 
 /// Replaces `workflow` by its expansion. `file` is the file of the source itself. Fails with all findings of the
 /// workflow.
-pub(crate) fn resolve(
-    source: &mut Source,
-    files: &mut dyn FileLoader,
-    file: Option<&String>,
-) -> Result<(), Vec<Diagnostic>> {
+pub(crate) fn resolve(source: &mut Source, files: &mut dyn FileLoader, file: Option<&String>) -> Expanded {
     let here = |mut finding: Diagnostic| {
         finding.file = finding.file.or_else(|| file.cloned());
         finding
@@ -155,7 +152,7 @@ fn check_node(read: &Source, id: &str, node: &Node, findings: &mut Vec<Diagnosti
 const INVOCATIONS: u64 = 10_000;
 
 /// Adds the expansion of a workflow to the blueprint.
-fn include(source: &mut Source, read: &Source, definition: &Definition) -> Result<(), Vec<Diagnostic>> {
+fn include(source: &mut Source, read: &Source, definition: &Definition) -> Expanded {
     let from_request = source.value().pointer(REQUEST_DATA_SCHEMA).is_some();
     let Expansion { made, grants, defaults } = expand(definition, from_request);
     let mut findings: Vec<Diagnostic> =

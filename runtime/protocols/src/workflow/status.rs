@@ -40,11 +40,6 @@ impl Status {
         matches!(self, Self::Completed | Self::Failed | Self::Skipped)
     }
 
-    /// Returns the status of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|status| status.as_str() == name)
-    }
-
     /// Returns the new status of a node after a legal transition.
     pub fn transition_to(self, next: Self, node: &str) -> Result<Self, TurnError> {
         if self.successors().contains(&next) {

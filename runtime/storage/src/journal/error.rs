@@ -3,6 +3,9 @@
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{BoardId, Seq};
 
+/// Result of a journal operation.
+pub type Result<T, E = JournalError> = std::result::Result<T, E>;
+
 /// Error of a journal operation.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -4,7 +4,7 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::driver::Batch;
 use patchboard_kernel::record::{Body, GENESIS, Kind};
 
-use super::{BoardSummary, JournalError};
+use super::{BoardSummary, JournalError, Result};
 
 /// Returns the texts that a record names.
 pub fn named_texts(body: &Body) -> Vec<Digest> {
@@ -16,7 +16,7 @@ pub fn named_texts(body: &Body) -> Vec<Digest> {
 }
 
 /// Rejects batches that are invalid in any state: otherwise only a recovery of the board would notice.
-pub(crate) fn check_form(batch: &Batch) -> Result<(), JournalError> {
+pub(crate) fn check_form(batch: &Batch) -> Result<()> {
     if batch.records.is_empty() {
         return Err(bad_batch(batch, "it is empty"));
     }
@@ -38,7 +38,7 @@ pub(crate) fn check_form(batch: &Batch) -> Result<(), JournalError> {
 
 /// Returns a board's summary as of the end of a batch, if `stored` is the state that the writer knows. Fails with
 /// [`JournalError::Fenced`] or [`JournalError::BadBatch`].
-pub(crate) fn summary_after(batch: &Batch, stored: Option<BoardSummary>) -> Result<BoardSummary, JournalError> {
+pub(crate) fn summary_after(batch: &Batch, stored: Option<BoardSummary>) -> Result<BoardSummary> {
     check_expectation(batch, stored.as_ref())?;
     let summary = applied(batch, stored.unwrap_or_else(|| BoardSummary::empty(batch.board.clone())))?;
     if summary.epoch != batch.epoch {
@@ -47,7 +47,7 @@ pub(crate) fn summary_after(batch: &Batch, stored: Option<BoardSummary>) -> Resu
     Ok(summary)
 }
 
-pub(crate) fn applied(batch: &Batch, mut summary: BoardSummary) -> Result<BoardSummary, JournalError> {
+pub(crate) fn applied(batch: &Batch, mut summary: BoardSummary) -> Result<BoardSummary> {
     for record in &batch.records {
         summary.apply(record).map_err(|error| bad_batch(batch, error.to_string()))?;
     }
@@ -55,7 +55,7 @@ pub(crate) fn applied(batch: &Batch, mut summary: BoardSummary) -> Result<BoardS
 }
 
 /// Checks the fence: a process that took the board over has appended to it, so its head differs from the old owner's.
-fn check_expectation(batch: &Batch, stored: Option<&BoardSummary>) -> Result<(), JournalError> {
+fn check_expectation(batch: &Batch, stored: Option<&BoardSummary>) -> Result<()> {
     let fenced = |reason: String| JournalError::Fenced { board: batch.board.clone(), reason };
     let (expected, stored) = match (batch.expected, stored) {
         (None, None) => return Ok(()),

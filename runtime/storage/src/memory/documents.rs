@@ -1,13 +1,13 @@
 //! Documents in memory, which end with the last handle.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::documents::{Change, Document, DocumentError, Documents, PAGE_MAX, checked};
-use crate::journal::BoxFuture;
+use crate::documents::{Answer, Change, Document, DocumentError, Documents, PAGE_MAX, checked};
 
 /// Documents by collection and key, with their revisions.
 type Stored = BTreeMap<(String, String), (u64, Value)>;
@@ -23,18 +23,16 @@ impl MemoryDocuments {
     /// Creates a store of given documents: collection, key and content.
     pub fn of(documents: impl IntoIterator<Item = (String, String, Value)>) -> Self {
         let store = Self { revision: watch::Sender::new(1), ..Self::default() };
-        store.lock().extend(documents.into_iter().map(|(collection, key, value)| ((collection, key), (1, value))));
         store
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Stored> {
-        // A batch is checked before its first change, so a panic leaves no partial one.
-        self.stored.lock().unwrap_or_else(PoisonError::into_inner)
+            .stored
+            .lock()
+            .extend(documents.into_iter().map(|(collection, key, value)| ((collection, key), (1, value))));
+        store
     }
 
     fn apply(&self, changes: Vec<Change>) -> Result<u64, DocumentError> {
         checked(&changes)?;
-        let mut stored = self.lock();
+        let mut stored = self.stored.lock();
         let place = |change: &Change| (change.collection.clone(), change.key.clone());
         for change in &changes {
             change.check(stored.get(&place(change)).map(|(revision, _)| *revision))?;
@@ -57,42 +55,39 @@ fn document(((_, key), (revision, value)): (&(String, String), &(u64, Value))) -
 }
 
 impl Documents for MemoryDocuments {
-    fn get<'a>(&'a self, collection: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Document>, DocumentError>> {
-        Box::pin(async move { Ok(self.lock().get_key_value(&(collection.to_owned(), key.to_owned())).map(document)) })
+    fn get<'a>(&'a self, collection: &'a str, key: &'a str) -> Answer<'a, Option<Document>> {
+        Box::pin(
+            async move { Ok(self.stored.lock().get_key_value(&(collection.to_owned(), key.to_owned())).map(document)) },
+        )
     }
 
-    fn page<'a>(
-        &'a self,
-        collection: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>, DocumentError>> {
+    fn page<'a>(&'a self, collection: &'a str, after: Option<&'a str>, limit: usize) -> Answer<'a, Vec<Document>> {
         Box::pin(async move {
             // In byte order, the text that follows `after`.
             let first = after.map(|after| format!("{after}\0")).unwrap_or_default();
-            let stored = self.lock();
+            let stored = self.stored.lock();
             let of_collection =
                 stored.range((collection.to_owned(), first)..).take_while(|((of, _), _)| of == collection);
             Ok(of_collection.take(limit.min(PAGE_MAX)).map(document).collect())
         })
     }
 
-    fn change(&self, changes: Vec<Change>) -> BoxFuture<'_, Result<u64, DocumentError>> {
+    fn change(&self, changes: Vec<Change>) -> Answer<'_, u64> {
         Box::pin(async move { self.apply(changes) })
     }
 
-    fn revision(&self) -> BoxFuture<'_, Result<u64, DocumentError>> {
+    fn revision(&self) -> Answer<'_, u64> {
         Box::pin(async move { Ok(*self.revision.borrow()) })
     }
 
-    fn changed(&self, since: u64) -> BoxFuture<'_, Result<u64, DocumentError>> {
+    fn changed(&self, since: u64) -> Answer<'_, u64> {
         Box::pin(async move {
             let changed = self.revision.subscribe().wait_for(|revision| *revision != since).await.map(|now| *now);
             changed.map_err(|error| DocumentError::Io(error.to_string()))
         })
     }
 
-    fn purge_erased_bytes(&self) -> BoxFuture<'_, Result<(), DocumentError>> {
+    fn purge_erased_bytes(&self) -> Answer<'_, ()> {
         Box::pin(async move { Ok(()) })
     }
 }

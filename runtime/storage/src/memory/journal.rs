@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::ready;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use crate::journal::rules::{self, bad_batch, named_texts};
 use crate::journal::{
     Answer, BoardSummary, BoxFuture, Claim, Erasure, GarbageCollection, Journal, JournalError, KeptSnapshot,
-    ListCursor, NewParts, RecordLoss, Tombstone, VacuumStats,
+    ListCursor, NewParts, RecordLoss, Result, Tombstone, VacuumStats,
 };
 
 /// A journal in memory. Clones share it.
@@ -113,16 +114,11 @@ impl MemoryJournal {
 
     /// Notes that a record of a board erased a text.
     pub fn note_erased(&self, text: Digest, by: (BoardId, Seq)) {
-        self.stored().erased.insert(text, by);
-    }
-
-    fn stored(&self) -> MutexGuard<'_, Stored> {
-        // Each change is made whole before the lock is released.
-        self.shared.stored.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.stored.lock().erased.insert(text, by);
     }
 
     fn read<'a, T: Send + 'a>(&self, read: impl FnOnce(&Stored) -> T) -> Answer<'a, T> {
-        Box::pin(ready(Ok(read(&self.stored()))))
+        Box::pin(ready(Ok(read(&self.shared.stored.lock()))))
     }
 
     /// Reads of a board; returns the default if there is none.
@@ -134,9 +130,9 @@ impl MemoryJournal {
         self.read(|stored| stored.boards.get(board).map(read).unwrap_or_default())
     }
 
-    fn write<'a, T: Send + 'a>(&self, write: impl FnOnce(&mut Stored) -> Result<T, JournalError>) -> Answer<'a, T> {
+    fn write<'a, T: Send + 'a>(&self, write: impl FnOnce(&mut Stored) -> Result<T>) -> Answer<'a, T> {
         let written = match self.shared.access {
-            Access::Full => write(&mut self.stored()),
+            Access::Full => write(&mut self.shared.stored.lock()),
             Access::Read | Access::ReadWithoutTexts => Err(JournalError::ReadOnly),
         };
         Box::pin(ready(written))
@@ -144,7 +140,7 @@ impl MemoryJournal {
 }
 
 impl Stored {
-    fn append(&mut self, batch: &Batch) -> Result<Head, JournalError> {
+    fn append(&mut self, batch: &Batch) -> Result<Head> {
         rules::check_form(batch)?;
         let stored = self.boards.get(&batch.board);
         let summary = rules::summary_after(batch, stored.map(|board| board.summary.clone()))?;
@@ -168,13 +164,13 @@ impl Stored {
         Ok(head)
     }
 
-    fn in_epoch(&mut self, board: &BoardId, epoch: u64) -> Result<&mut StoredBoard, JournalError> {
+    fn in_epoch(&mut self, board: &BoardId, epoch: u64) -> Result<&mut StoredBoard> {
         let found = self.boards.get_mut(board).filter(|stored| stored.summary.epoch == epoch);
         let reason = || format!("a snapshot is taken in epoch {epoch}, the board is not in it");
         found.ok_or_else(|| JournalError::Fenced { board: board.clone(), reason: reason() })
     }
 
-    fn erase(&mut self, erasure: &Erasure) -> Result<Head, JournalError> {
+    fn erase(&mut self, erasure: &Erasure) -> Result<Head> {
         let missing = |what: String| bad_batch(&erasure.batch, what);
         let Some(last) = erasure.batch.records.last() else { return Err(missing("it is empty".to_owned())) };
         let id = &erasure.batch.board;
@@ -214,7 +210,7 @@ fn is_after(cursor: Option<&ListCursor>, at: Timestamp, board: &BoardId) -> bool
 }
 
 impl Journal for MemoryJournal {
-    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head, JournalError>>> {
+    fn append_all(&self, batches: Vec<Batch>) -> BoxFuture<'_, Vec<Result<Head>>> {
         let count = batches.len();
         let appended = self.write(|stored| Ok(batches.iter().map(|batch| stored.append(batch)).collect()));
         self.shared.appends.send_replace(());
@@ -376,21 +372,15 @@ impl Journal for MemoryJournal {
     }
 
     fn claim<'a>(&'a self, board: &'a BoardId, force: bool) -> Answer<'a, Claim> {
-        self.write(|_| {
-            let claims = || self.shared.claims.lock().unwrap_or_else(PoisonError::into_inner);
-            match claims().insert(board.clone()) {
-                true => {
-                    Ok(Claim::with_guard(Release { board: board.clone(), claims: Arc::clone(&self.shared.claims) }))
-                }
-                false if force => Ok(Claim::unguarded()),
-                false => Err(JournalError::Owned { board: board.clone() }),
-            }
+        self.write(|_| match self.shared.claims.lock().insert(board.clone()) {
+            true => Ok(Claim::with_guard(Release { board: board.clone(), claims: Arc::clone(&self.shared.claims) })),
+            false if force => Ok(Claim::unguarded()),
+            false => Err(JournalError::Owned { board: board.clone() }),
         })
     }
 
     fn is_claimed<'a>(&'a self, board: &'a BoardId) -> BoxFuture<'a, bool> {
-        let claims = self.shared.claims.lock().unwrap_or_else(PoisonError::into_inner);
-        Box::pin(ready(claims.contains(board)))
+        Box::pin(ready(self.shared.claims.lock().contains(board)))
     }
 
     fn check_writable(&self) -> Answer<'_, ()> {
@@ -410,6 +400,6 @@ struct Release {
 
 impl Drop for Release {
     fn drop(&mut self) {
-        self.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.board);
+        self.claims.lock().remove(&self.board);
     }
 }

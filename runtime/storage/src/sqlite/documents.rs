@@ -6,15 +6,15 @@
 mod legacy;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use patchboard_kernel::digest::sha256;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior};
 use tokio::sync::watch;
 
-use crate::documents::{Change, Document, DocumentError, Documents, PAGE_MAX, checked};
-use crate::journal::BoxFuture;
+use crate::documents::{Answer, Change, Document, DocumentError, Documents, PAGE_MAX, checked};
 use crate::memory::MemoryDocuments;
 use crate::private_files;
 
@@ -86,7 +86,7 @@ impl SqliteDocuments {
         let store =
             Self { path: path.to_owned(), connection: Mutex::new(connection), written: watch::Sender::default() };
         if matches!(format, Format::Tokens | Format::Departments) {
-            store.empty_log(&store.lock(), PATIENCE);
+            store.empty_log(&store.connection.lock(), PATIENCE);
         }
         Ok(store)
     }
@@ -105,14 +105,9 @@ impl SqliteDocuments {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connection> {
-        // An interrupted transaction is rolled back, so a panic leaves no partial change.
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn apply(&self, changes: &[Change]) -> Result<u64, DocumentError> {
         let texts = checked(changes)?;
-        let mut connection = self.lock();
+        let mut connection = self.connection.lock();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error)?;
         let next = "UPDATE store SET revision = revision + 1 RETURNING revision";
         let revision: i64 = transaction.query_row(next, (), |row| row.get(0)).map_err(error)?;
@@ -151,31 +146,26 @@ impl SqliteDocuments {
     }
 
     fn purge(&self) -> Result<(), DocumentError> {
-        let connection = self.lock();
+        let connection = self.connection.lock();
         connection.execute_batch("VACUUM").map_err(error)?;
         let is_empty = private_files::truncate_wal(&connection).map_err(error)?;
         is_empty.then_some(()).ok_or(DocumentError::Locked)
     }
 
     fn current_revision(&self) -> Result<u64, DocumentError> {
-        let revision = self.lock().query_row("SELECT revision FROM store", (), |row| row.get::<_, i64>(0));
+        let revision = self.connection.lock().query_row("SELECT revision FROM store", (), |row| row.get::<_, i64>(0));
         revision.map(i64::unsigned_abs).map_err(error)
     }
 }
 
 impl Documents for SqliteDocuments {
-    fn get<'a>(&'a self, collection: &'a str, key: &'a str) -> BoxFuture<'a, Result<Option<Document>, DocumentError>> {
-        Box::pin(async move { get(&self.lock(), collection, key) })
+    fn get<'a>(&'a self, collection: &'a str, key: &'a str) -> Answer<'a, Option<Document>> {
+        Box::pin(async move { get(&self.connection.lock(), collection, key) })
     }
 
-    fn page<'a>(
-        &'a self,
-        collection: &'a str,
-        after: Option<&'a str>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Document>, DocumentError>> {
+    fn page<'a>(&'a self, collection: &'a str, after: Option<&'a str>, limit: usize) -> Answer<'a, Vec<Document>> {
         Box::pin(async move {
-            let connection = self.lock();
+            let connection = self.connection.lock();
             let sql = "SELECT key, revision, value, digest FROM documents \
                        WHERE collection = ?1 AND key >= ?2 ORDER BY key LIMIT ?3";
             let mut page = connection.prepare_cached(sql).map_err(error)?;
@@ -188,15 +178,15 @@ impl Documents for SqliteDocuments {
         })
     }
 
-    fn change(&self, changes: Vec<Change>) -> BoxFuture<'_, Result<u64, DocumentError>> {
+    fn change(&self, changes: Vec<Change>) -> Answer<'_, u64> {
         Box::pin(async move { self.apply(&changes) })
     }
 
-    fn revision(&self) -> BoxFuture<'_, Result<u64, DocumentError>> {
+    fn revision(&self) -> Answer<'_, u64> {
         Box::pin(async move { self.current_revision() })
     }
 
-    fn changed(&self, since: u64) -> BoxFuture<'_, Result<u64, DocumentError>> {
+    fn changed(&self, since: u64) -> Answer<'_, u64> {
         Box::pin(async move {
             let mut written = self.written.subscribe();
             loop {
@@ -210,7 +200,7 @@ impl Documents for SqliteDocuments {
         })
     }
 
-    fn purge_erased_bytes(&self) -> BoxFuture<'_, Result<(), DocumentError>> {
+    fn purge_erased_bytes(&self) -> Answer<'_, ()> {
         Box::pin(async move { self.purge() })
     }
 }

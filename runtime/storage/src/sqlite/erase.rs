@@ -4,20 +4,20 @@
 //! pages and in its log. So the file is then rewritten from its content, and the log truncated to zero. A table keeps
 //! this task until it is done, so the next process that opens the file after a crash completes it.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::driver::Head;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::append::append_batch;
-use super::error_mapping::sql_error;
+use super::error_mapping::{execute, sql_error};
 use super::rows::page_of;
-use super::{FILE, Files, LOCK_TIMEOUT, format, to_sql_number, unpoisoned};
-use crate::journal::{Erasure, JournalError, ListCursor, NewPayload, Tombstone, VacuumStats};
+use super::{FILE, Files, LOCK_TIMEOUT, format, to_sql_number};
+use crate::journal::{Erasure, JournalError, ListCursor, NewPayload, Result, Tombstone, VacuumStats};
 use crate::private_files;
 
 /// Pause before the next try to truncate the log while a reader uses it.
@@ -31,7 +31,7 @@ UNION SELECT prompt.value FROM records, json_each(header, '$.architect.prompts')
 ";
 
 impl Files {
-    pub(super) fn erase(&self, erasure: &Erasure) -> Result<Head, JournalError> {
+    pub(super) fn erase(&self, erasure: &Erasure) -> Result<Head> {
         let board = &erasure.batch.board;
         let missing = |what: String| JournalError::BadBatch { board: board.clone(), what };
         let Some(last) = erasure.batch.records.last() else { return Err(missing("it is empty".to_owned())) };
@@ -42,46 +42,27 @@ impl Files {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_error)?;
         let head = append_batch(&transaction, &erasure.batch)?;
         for NewPayload { of, payload } in &erasure.payloads {
-            let changed = transaction
-                .prepare_cached("UPDATE records SET payload = ?4 WHERE board = ?1 AND seq = ?2 AND hash = ?3")
-                .and_then(|mut update| {
-                    let seq = i64::try_from(of.seq.0).unwrap_or(i64::MAX);
-                    update.execute((board.as_str(), seq, of.hash.to_string(), payload))
-                })
-                .map_err(sql_error)?;
-            if changed != 1 {
+            let sql = "UPDATE records SET payload = ?4 WHERE board = ?1 AND seq = ?2 AND hash = ?3";
+            let seq = i64::try_from(of.seq.0).unwrap_or(i64::MAX);
+            if execute(&transaction, sql, (board.as_str(), seq, of.hash.to_string(), payload))? != 1 {
                 return Err(missing(format!("record {} is not the one whose values are erased", of.seq)));
             }
         }
         for hash in &erasure.texts {
             let row = (hash.to_string(), board.as_str(), to_sql_number(last.seq.0)?);
-            transaction
-                .prepare_cached("INSERT OR REPLACE INTO erased (hash, board, seq) VALUES (?1, ?2, ?3)")
-                .and_then(|mut insert| insert.execute(row))
-                .map_err(sql_error)?;
-            transaction
-                .prepare_cached("DELETE FROM blobs WHERE hash = ?1")
-                .and_then(|mut delete| delete.execute([hash.to_string()]))
-                .map_err(sql_error)?;
+            execute(&transaction, "INSERT OR REPLACE INTO erased (hash, board, seq) VALUES (?1, ?2, ?3)", row)?;
+            execute(&transaction, "DELETE FROM blobs WHERE hash = ?1", [hash.to_string()])?;
         }
         for delete in ["DELETE FROM parts WHERE board = ?1", "DELETE FROM snapshots WHERE board = ?1"] {
-            transaction.execute(delete, [board.as_str()]).map_err(sql_error)?;
+            execute(&transaction, delete, [board.as_str()])?;
         }
-        transaction
-            .execute("INSERT OR IGNORE INTO unscrubbed (board) VALUES (?1)", [board.as_str()])
-            .map_err(sql_error)?;
+        execute(&transaction, "INSERT OR IGNORE INTO unscrubbed (board) VALUES (?1)", [board.as_str()])?;
         transaction.commit().map_err(sql_error)?;
         self.marks.note([(board, head)])?;
         Ok(head)
     }
 
-    pub(super) fn remove(
-        &self,
-        board: &BoardId,
-        head: Head,
-        archive: Option<&str>,
-        at: Timestamp,
-    ) -> Result<(), JournalError> {
+    pub(super) fn remove(&self, board: &BoardId, head: Head, archive: Option<&str>, at: Timestamp) -> Result<()> {
         let mut connection = self.writing()?;
         connection.busy_timeout(LOCK_TIMEOUT).map_err(sql_error)?;
         connection.pragma_update(None, "secure_delete", true).map_err(sql_error)?;
@@ -105,14 +86,14 @@ impl Files {
         self.marks.forget(board)
     }
 
-    pub(super) fn scrub(&self) -> Result<(), JournalError> {
+    pub(super) fn scrub(&self) -> Result<()> {
         let connection = self.writing()?;
         let left: i64 =
             connection.query_row("SELECT count(*) FROM unscrubbed", (), |row| row.get(0)).map_err(sql_error)?;
         if left == 0 { Ok(()) } else { self.write_anew(&connection) }
     }
 
-    pub(super) fn vacuum(&self) -> Result<VacuumStats, JournalError> {
+    pub(super) fn vacuum(&self) -> Result<VacuumStats> {
         let connection = self.writing()?;
         let before = self.bytes();
         let sql = format!("DELETE FROM blobs WHERE hash NOT IN ({NAMED_TEXTS})");
@@ -121,20 +102,20 @@ impl Files {
         Ok(VacuumStats { before, after: self.bytes(), texts: texts as u64 })
     }
 
-    fn writing(&self) -> Result<MutexGuard<'_, Connection>, JournalError> {
-        self.writer.as_ref().map(unpoisoned).ok_or(JournalError::ReadOnly)
+    fn writing(&self) -> Result<MutexGuard<'_, Connection>> {
+        self.writer.as_ref().map(Mutex::lock).ok_or(JournalError::ReadOnly)
     }
 
     /// Rewrites the file. Appends of this process wait for the connection, on blocking threads; those of others find
     /// it busy.
-    fn write_anew(&self, connection: &Connection) -> Result<(), JournalError> {
+    fn write_anew(&self, connection: &Connection) -> Result<()> {
         self.is_rewriting.store(true, Ordering::Release);
         let written = self.write_all(connection);
         self.is_rewriting.store(false, Ordering::Release);
         written
     }
 
-    fn write_all(&self, connection: &Connection) -> Result<(), JournalError> {
+    fn write_all(&self, connection: &Connection) -> Result<()> {
         connection.busy_timeout(LOCK_TIMEOUT).map_err(sql_error)?;
         connection.execute_batch("VACUUM").map_err(sql_error)?;
         // Excludes readers of this process, which would keep the log in use.
@@ -158,7 +139,7 @@ impl Files {
 }
 
 /// See [`crate::journal::Journal::erased_text`].
-pub(super) fn erased_text(connection: &Connection, hash: Digest) -> Result<Option<(BoardId, Seq)>, JournalError> {
+pub(super) fn erased_text(connection: &Connection, hash: Digest) -> Result<Option<(BoardId, Seq)>> {
     if !format::has_erasures(connection)? {
         return Ok(None);
     }
@@ -173,11 +154,7 @@ pub(super) fn erased_text(connection: &Connection, hash: Digest) -> Result<Optio
 }
 
 /// See [`crate::journal::Journal::tombstone_page`].
-pub(super) fn tombstones(
-    connection: &Connection,
-    after: Option<&ListCursor>,
-    limit: usize,
-) -> Result<Vec<Tombstone>, JournalError> {
+pub(super) fn tombstones(connection: &Connection, after: Option<&ListCursor>, limit: usize) -> Result<Vec<Tombstone>> {
     if !format::has_erasures(connection)? {
         return Ok(Vec::new());
     }

@@ -4,13 +4,18 @@ use std::io;
 use std::path::Path;
 
 use patchboard_kernel::id::Seq;
-use rusqlite::{Connection, Error, ErrorCode, OpenFlags, ffi};
+use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Params, ffi};
 
-use crate::journal::JournalError;
+use crate::journal::{JournalError, Result};
 
 /// Maps an error of SQLite.
 pub(super) fn sql_error(error: Error) -> JournalError {
     read_error(None, &error)
+}
+
+/// Executes a statement that is kept prepared, and returns the number of changed rows.
+pub(super) fn execute(connection: &Connection, sql: &str, row: impl Params) -> Result<usize> {
+    connection.prepare_cached(sql).and_then(|mut statement| statement.execute(row)).map_err(sql_error)
 }
 
 /// Maps an error of SQLite while reading a record.

@@ -7,7 +7,7 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::journal::JournalError;
+use crate::journal::{JournalError, Result};
 
 /// Identity of a file, independent of its name.
 pub(super) type Identity = (u64, u64);
@@ -31,7 +31,7 @@ impl WatchedFiles {
     }
 
     /// Returns an error if the file or its log is not the one being written to.
-    pub(super) fn check(&self) -> Result<(), JournalError> {
+    pub(super) fn check(&self) -> Result<()> {
         if identity(&self.file) != self.identity {
             return Err(replaced(&self.file));
         }

@@ -10,7 +10,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::error_mapping::{io_error, sql_error};
-use crate::journal::JournalError;
+use crate::journal::{JournalError, Result};
 use crate::private_files;
 
 /// "PBRD".
@@ -88,7 +88,7 @@ CREATE TABLE tombstones (
 ";
 
 /// Overwrites the format number with its own value, and waits until that is on disk.
-pub(super) fn write_the_same(connection: &Connection) -> Result<(), JournalError> {
+pub(super) fn write_the_same(connection: &Connection) -> Result<()> {
     let format = pragma(connection, "user_version")?;
     connection.execute_batch(&format!("BEGIN IMMEDIATE; PRAGMA user_version = {format}; COMMIT;")).map_err(|error| {
         // An open transaction would block other connections.
@@ -97,7 +97,7 @@ pub(super) fn write_the_same(connection: &Connection) -> Result<(), JournalError
     })
 }
 
-pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
+pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connection> {
     private_files::ensure(path).map_err(|error| io_error(path, &error))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags).map_err(sql_error)?;
@@ -138,7 +138,7 @@ pub(super) fn open_for_writing(path: &Path, patience: Duration) -> Result<Connec
     Ok(connection)
 }
 
-pub(super) fn open_for_reading(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
+pub(super) fn open_for_reading(path: &Path, patience: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = |connection: Connection| {
         connection.busy_timeout(patience)?;
@@ -171,7 +171,7 @@ fn keep_plans(connection: &Connection) -> rusqlite::Result<()> {
 ///
 /// Does not sync by itself: the append that names a snapshot syncs the log, and with it all earlier writes. The log is
 /// folded into the file in the background, so that no append has to do it for these writes.
-pub(super) fn open_for_parts(path: &Path, patience: Duration) -> Result<Connection, JournalError> {
+pub(super) fn open_for_parts(path: &Path, patience: Duration) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).map_err(|error| opening_fault(path, error))?;
     connection.busy_timeout(patience).map_err(sql_error)?;
@@ -185,12 +185,12 @@ pub(super) fn open_for_parts(path: &Path, patience: Duration) -> Result<Connecti
 }
 
 /// Returns true if the file has tables for snapshots. A file of format 1 opened for reading has none.
-pub(super) fn has_snapshots(connection: &Connection) -> Result<bool, JournalError> {
+pub(super) fn has_snapshots(connection: &Connection) -> Result<bool> {
     Ok(pragma(connection, "user_version")? >= 2)
 }
 
 /// Returns true if the file has tables for erasures. An older file opened for reading has none.
-pub(super) fn has_erasures(connection: &Connection) -> Result<bool, JournalError> {
+pub(super) fn has_erasures(connection: &Connection) -> Result<bool> {
     Ok(pragma(connection, "user_version")? >= 3)
 }
 
@@ -204,7 +204,7 @@ fn make_tables(connection: &mut Connection, tables: &[&str]) -> rusqlite::Result
     transaction.commit()
 }
 
-fn check_format(connection: &Connection, path: &Path) -> Result<(), JournalError> {
+fn check_format(connection: &Connection, path: &Path) -> Result<()> {
     if pragma(connection, "application_id")? != APPLICATION_ID {
         return Err(JournalError::NotAJournal(path.display().to_string()));
     }
@@ -218,7 +218,7 @@ fn check_format(connection: &Connection, path: &Path) -> Result<(), JournalError
     Ok(())
 }
 
-fn pragma(connection: &Connection, name: &str) -> Result<i64, JournalError> {
+fn pragma(connection: &Connection, name: &str) -> Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0)).map_err(sql_error)
 }
 

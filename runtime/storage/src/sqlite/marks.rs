@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::driver::Head;
 use patchboard_kernel::id::{BoardId, Seq};
 
 use super::error_mapping::io_error;
 use super::file_identity::{Identity, identity, identity_of};
-use crate::journal::JournalError;
+use crate::journal::{JournalError, Result};
 use crate::{board_id, private_files};
 
 /// Name of the file in the data directory.
@@ -56,12 +56,12 @@ impl Marks {
     }
 
     /// Creates the file, if it is missing.
-    pub(super) fn prepare(&self) -> Result<(), JournalError> {
+    pub(super) fn prepare(&self) -> Result<()> {
         private_files::ensure(&self.path).map_err(|error| io_error(&self.path, &error))
     }
 
     /// Returns the latest mark of each board. Ignores torn and damaged lines.
-    pub(super) fn read(&self) -> Result<Heads, JournalError> {
+    pub(super) fn read(&self) -> Result<Heads> {
         match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Heads::new()),
             opened => opened.and_then(|file| read(&file)).map_err(|error| match error.kind() {
@@ -72,7 +72,7 @@ impl Marks {
     }
 
     /// Appends marks of durable heads.
-    pub(super) fn note<'a>(&self, heads: impl IntoIterator<Item = (&'a BoardId, Head)>) -> Result<(), JournalError> {
+    pub(super) fn note<'a>(&self, heads: impl IntoIterator<Item = (&'a BoardId, Head)>) -> Result<()> {
         let text = lines(heads);
         if text.is_empty() {
             return Ok(());
@@ -81,7 +81,7 @@ impl Marks {
     }
 
     /// Removes the marks of a board, if there are any.
-    pub(super) fn forget(&self, board: &BoardId) -> Result<(), JournalError> {
+    pub(super) fn forget(&self, board: &BoardId) -> Result<()> {
         let forgotten = || -> io::Result<()> {
             if !read(&self.locked(File::lock)?.file)?.contains_key(board) {
                 return Ok(());
@@ -92,7 +92,7 @@ impl Marks {
     }
 
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let length = loop {
             let current = match open.take() {
                 Some(current) => current,
@@ -145,11 +145,8 @@ impl OpenMarks {
         private_files::ensure(path)?;
         let file = private_files::options().read(true).append(true).open(path)?;
         let metadata = file.metadata()?;
-        Ok(Self {
-            file,
-            identity: identity_of(&metadata),
-            anew_above: ANEW_ABOVE.max(metadata.len().saturating_mul(2)),
-        })
+        let anew_above = ANEW_ABOVE.max(metadata.len().saturating_mul(2));
+        Ok(Self { file, identity: identity_of(&metadata), anew_above })
     }
 }
 

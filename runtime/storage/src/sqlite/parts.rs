@@ -6,21 +6,21 @@
 
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::snapshot::{self, SnapshotPart};
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
 
-use super::error_mapping::sql_error;
+use super::error_mapping::{execute, sql_error};
 use super::format;
 use super::rows::load_summary;
-use super::{to_sql_number, unpoisoned};
+use super::to_sql_number;
 use crate::journal::rules::bad_batch;
-use crate::journal::{GarbageCollection, JournalError, KeptSnapshot, NewParts};
+use crate::journal::{GarbageCollection, JournalError, KeptSnapshot, NewParts, Result};
 use patchboard_kernel::driver::Batch;
 
 /// Bytes of parts to write before the log is folded into the file.
@@ -45,7 +45,7 @@ struct Live {
 }
 
 impl Writer {
-    pub(super) fn open(path: &Path, patience: Duration) -> Result<Self, JournalError> {
+    pub(super) fn open(path: &Path, patience: Duration) -> Result<Self> {
         Ok(Self { connection: format::open_for_parts(path, patience)?, unfolded: 0 })
     }
 
@@ -55,7 +55,7 @@ impl Writer {
         board: &BoardId,
         epoch: u64,
         parts: &[SnapshotPart],
-    ) -> Result<NewParts, JournalError> {
+    ) -> Result<NewParts> {
         let new = self.transact(turn, board, epoch, |transaction| {
             let mut new = NewParts::default();
             for part in parts {
@@ -86,7 +86,7 @@ impl Writer {
         epoch: u64,
         keep: usize,
         unusable: &[Seq],
-    ) -> Result<GarbageCollection, JournalError> {
+    ) -> Result<GarbageCollection> {
         let (mut useful, mut given_up) = (Vec::new(), Vec::new());
         for (seq, snapshot) in listed(&self.connection, board)? {
             match snapshot.filter(|snapshot| useful.len() < keep && !unusable.contains(&snapshot.of)) {
@@ -96,10 +96,8 @@ impl Writer {
         }
         self.transact(turn, board, epoch, |transaction| {
             for seq in &given_up {
-                transaction
-                    .prepare_cached("DELETE FROM snapshots WHERE board = ?1 AND seq = ?2")
-                    .and_then(|mut delete| delete.execute((board.as_str(), seq)))
-                    .map_err(sql_error)?;
+                let sql = "DELETE FROM snapshots WHERE board = ?1 AND seq = ?2";
+                execute(transaction, sql, (board.as_str(), seq))?;
             }
             Ok(())
         })?;
@@ -119,11 +117,9 @@ impl Writer {
             }
             removed += dead.len() as u64;
             self.transact(turn, board, epoch, |transaction| {
-                let mut delete = transaction
-                    .prepare_cached("DELETE FROM parts WHERE board = ?1 AND hash = ?2")
-                    .map_err(sql_error)?;
+                let sql = "DELETE FROM parts WHERE board = ?1 AND hash = ?2";
                 for hash in &dead {
-                    delete.execute((board.as_str(), hash)).map_err(sql_error)?;
+                    execute(transaction, sql, (board.as_str(), hash))?;
                 }
                 Ok(())
             })?;
@@ -133,7 +129,7 @@ impl Writer {
     }
 
     /// Returns the parts reachable from these hashes, themselves included.
-    fn live(&self, board: &BoardId, roots: impl Iterator<Item = String>) -> Result<Live, JournalError> {
+    fn live(&self, board: &BoardId, roots: impl Iterator<Item = String>) -> Result<Live> {
         let mut pending: Vec<String> = roots.collect();
         let mut live = Live::default();
         let mut statement = self
@@ -172,7 +168,7 @@ impl Writer {
     }
 
     /// Returns the next page of hashes, in order.
-    fn hashes(&self, board: &BoardId, after: &str) -> Result<Vec<String>, JournalError> {
+    fn hashes(&self, board: &BoardId, after: &str) -> Result<Vec<String>> {
         let mut statement = self
             .connection
             .prepare_cached("SELECT hash FROM parts WHERE board = ?1 AND hash > ?2 ORDER BY hash LIMIT ?3")
@@ -188,9 +184,9 @@ impl Writer {
         turn: &Mutex<Connection>,
         board: &BoardId,
         epoch: u64,
-        write: impl FnOnce(&Transaction<'_>) -> Result<T, JournalError>,
-    ) -> Result<T, JournalError> {
-        let _turn = unpoisoned(turn);
+        write: impl FnOnce(&Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let _turn = turn.lock();
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(sql_error)?;
         let stored = load_summary(&transaction, board)?.map(|summary| summary.epoch);
@@ -204,30 +200,27 @@ impl Writer {
     }
 
     /// Folds the log into the file. Appends continue meanwhile.
-    fn fold_log(&mut self) -> Result<(), JournalError> {
+    fn fold_log(&mut self) -> Result<()> {
         self.unfolded = 0;
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(())).map_err(sql_error)
     }
 }
 
-fn is_stored(connection: &Connection, board: &BoardId, hash: Digest) -> Result<bool, JournalError> {
+fn is_stored(connection: &Connection, board: &BoardId, hash: Digest) -> Result<bool> {
     connection
         .prepare_cached("SELECT 1 FROM parts WHERE board = ?1 AND hash = ?2")
         .and_then(|mut statement| statement.exists((board.as_str(), hash.to_string())))
         .map_err(sql_error)
 }
 
-fn insert(connection: &Connection, board: &BoardId, part: &SnapshotPart) -> Result<(), JournalError> {
+fn insert(connection: &Connection, board: &BoardId, part: &SnapshotPart) -> Result<()> {
     let row = (board.as_str(), part.hash.to_string(), noted_as(&part.names), part.text.as_bytes());
-    connection
-        .prepare_cached("INSERT INTO parts (board, hash, names, bytes) VALUES (?1, ?2, ?3, ?4)")
-        .and_then(|mut statement| statement.execute(row))
-        .map_err(sql_error)?;
+    execute(connection, "INSERT INTO parts (board, hash, names, bytes) VALUES (?1, ?2, ?3, ?4)", row)?;
     Ok(())
 }
 
 /// Returns the bytes of a column of any type.
-fn bytes<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8], JournalError> {
+fn bytes<'r>(row: &'r Row<'_>, column: usize) -> Result<&'r [u8]> {
     let value = row.get_ref(column).map_err(sql_error)?;
     value.as_bytes().map_err(|error| JournalError::Corrupt { seq: None, what: error.to_string() })
 }
@@ -254,38 +247,30 @@ fn noted_as(names: &[Digest]) -> String {
     names.iter().map(Digest::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn note_names(connection: &Connection, board: &BoardId, parts: &[(String, String)]) -> Result<(), JournalError> {
-    let mut update =
-        connection.prepare_cached("UPDATE parts SET names = ?3 WHERE board = ?1 AND hash = ?2").map_err(sql_error)?;
+fn note_names(connection: &Connection, board: &BoardId, parts: &[(String, String)]) -> Result<()> {
+    let sql = "UPDATE parts SET names = ?3 WHERE board = ?1 AND hash = ?2";
     for (hash, names) in parts {
         tracing::warn!(%board, hash, "a part of a snapshot was noted to name other parts than it does; mended");
-        update.execute((board.as_str(), hash, names)).map_err(sql_error)?;
+        execute(connection, sql, (board.as_str(), hash, names))?;
     }
     Ok(())
 }
 
 /// Adds the snapshot that a record names to the list, if it is stored here.
-pub(super) fn keep_snapshot(connection: &Connection, batch: &Batch, record: &Record) -> Result<(), JournalError> {
+pub(super) fn keep_snapshot(connection: &Connection, batch: &Batch, record: &Record) -> Result<()> {
     let Ok(Body::Snapshot(snapshot)) = record.body() else {
         return Err(bad_batch(batch, format!("record {} names no snapshot", record.seq)));
     };
     if is_stored(connection, &batch.board, snapshot.digest)? {
-        let row = (
-            batch.board.as_str(),
-            to_sql_number(snapshot.of.0)?,
-            snapshot.digest.to_string(),
-            to_sql_number(record.seq.0)?,
-        );
-        connection
-            .prepare_cached("INSERT OR REPLACE INTO snapshots (board, seq, digest, record) VALUES (?1, ?2, ?3, ?4)")
-            .and_then(|mut statement| statement.execute(row))
-            .map_err(sql_error)?;
+        let sql = "INSERT OR REPLACE INTO snapshots (board, seq, digest, record) VALUES (?1, ?2, ?3, ?4)";
+        let (of, by) = (to_sql_number(snapshot.of.0)?, to_sql_number(record.seq.0)?);
+        execute(connection, sql, (batch.board.as_str(), of, snapshot.digest.to_string(), by))?;
     }
     Ok(())
 }
 
 /// Returns the kept snapshots, the newest first.
-pub(super) fn kept(connection: &Connection, board: &BoardId) -> Result<Vec<KeptSnapshot>, JournalError> {
+pub(super) fn kept(connection: &Connection, board: &BoardId) -> Result<Vec<KeptSnapshot>> {
     if !format::has_snapshots(connection)? {
         return Ok(Vec::new());
     }
@@ -295,7 +280,7 @@ pub(super) fn kept(connection: &Connection, board: &BoardId) -> Result<Vec<KeptS
 }
 
 /// Returns the rows of that list by their keys, including unreadable ones.
-fn listed(connection: &Connection, board: &BoardId) -> Result<Vec<(i64, Option<KeptSnapshot>)>, JournalError> {
+fn listed(connection: &Connection, board: &BoardId) -> Result<Vec<(i64, Option<KeptSnapshot>)>> {
     let mut statement = connection
         .prepare_cached("SELECT seq, digest, record FROM snapshots WHERE board = ?1 ORDER BY seq DESC")
         .map_err(sql_error)?;
@@ -315,7 +300,7 @@ fn kept_snapshot(seq: i64, row: &Row<'_>) -> Option<KeptSnapshot> {
     Some(KeptSnapshot { of: Seq(of), digest: digest.parse().ok()?, record: Seq(record) })
 }
 
-pub(super) fn text(connection: &Connection, board: &BoardId, hash: Digest) -> Result<Option<String>, JournalError> {
+pub(super) fn text(connection: &Connection, board: &BoardId, hash: Digest) -> Result<Option<String>> {
     if !format::has_snapshots(connection)? {
         return Ok(None);
     }
@@ -328,11 +313,7 @@ pub(super) fn text(connection: &Connection, board: &BoardId, hash: Digest) -> Re
 }
 
 /// Returns the cached references of a part.
-pub(super) fn noted(
-    connection: &Connection,
-    board: &BoardId,
-    hash: Digest,
-) -> Result<Option<Vec<Digest>>, JournalError> {
+pub(super) fn noted(connection: &Connection, board: &BoardId, hash: Digest) -> Result<Option<Vec<Digest>>> {
     if !format::has_snapshots(connection)? {
         return Ok(None);
     }

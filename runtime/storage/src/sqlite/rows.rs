@@ -8,14 +8,14 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::error_mapping::{read_error, sql_error};
 use super::{format, to_sql_number};
-use crate::journal::{BoardSummary, JournalError, ListCursor, RecordLoss};
+use crate::journal::{BoardSummary, JournalError, ListCursor, RecordLoss, Result};
 
 /// Parent of a board; only its first record names it.
 const SUMMARY_COLUMNS: &str = "board, name, created_at, updated_at, epoch, last_seq, last_hash, version, ended, \
     (SELECT iif(json_valid(header), json_extract(header, '$.parent.board'), NULL) FROM records \
      WHERE records.board = boards.board AND seq = 0)";
 
-pub(super) fn load_summary(connection: &Connection, board: &BoardId) -> Result<Option<BoardSummary>, JournalError> {
+pub(super) fn load_summary(connection: &Connection, board: &BoardId) -> Result<Option<BoardSummary>> {
     let sql = format!("SELECT {SUMMARY_COLUMNS} FROM boards WHERE board = ?1");
     let mut statement = connection.prepare_cached(&sql).map_err(sql_error)?;
     let mut rows = statement.query([board.as_str()]).map_err(sql_error)?;
@@ -27,7 +27,7 @@ pub(super) fn load_summaries(
     connection: &Connection,
     after: Option<&ListCursor>,
     limit: usize,
-) -> Result<Vec<BoardSummary>, JournalError> {
+) -> Result<Vec<BoardSummary>> {
     let sql = format!(
         "SELECT {SUMMARY_COLUMNS} FROM boards WHERE ?1 IS NULL OR (created_at, board) > (?1, ?2) \
          ORDER BY created_at, board LIMIT ?3"
@@ -41,7 +41,7 @@ pub(super) fn load_summaries(
     Ok(boards)
 }
 
-pub(super) fn load_text(connection: &Connection, hash: Digest) -> Result<Option<String>, JournalError> {
+pub(super) fn load_text(connection: &Connection, hash: Digest) -> Result<Option<String>> {
     let mut statement = connection.prepare_cached("SELECT bytes FROM blobs WHERE hash = ?1").map_err(sql_error)?;
     let bytes: Option<Vec<u8>> =
         statement.query_row([hash.to_string()], |row| row.get(0)).optional().map_err(sql_error)?;
@@ -61,7 +61,7 @@ pub(super) fn load_records(
     board: &BoardId,
     after: Option<Seq>,
     limit: usize,
-) -> Result<Vec<Record>, JournalError> {
+) -> Result<Vec<Record>> {
     let mut statement = connection
         .prepare_cached(
             "SELECT seq, kind, at, header, payload, hash FROM records \
@@ -77,10 +77,8 @@ pub(super) fn load_records(
     while let Some(row) = rows.next().map_err(sql_error)? {
         let record = record(row)?;
         if record.seq.0 != next {
-            return Err(JournalError::BadRecord {
-                seq: Seq(next),
-                why: format!("it is missing; the next one stored is {}", record.seq),
-            });
+            let why = format!("it is missing; the next one stored is {}", record.seq);
+            return Err(JournalError::BadRecord { seq: Seq(next), why });
         }
         next += 1;
         records.push(record);
@@ -88,7 +86,7 @@ pub(super) fn load_records(
     Ok(records)
 }
 
-pub(super) fn has(connection: &Connection, board: &BoardId, head: Head) -> Result<bool, JournalError> {
+pub(super) fn has(connection: &Connection, board: &BoardId, head: Head) -> Result<bool> {
     let mut statement =
         connection.prepare_cached("SELECT hash FROM records WHERE board = ?1 AND seq = ?2").map_err(sql_error)?;
     let row = (board.as_str(), to_sql_number(head.seq.0)?);
@@ -97,7 +95,7 @@ pub(super) fn has(connection: &Connection, board: &BoardId, head: Head) -> Resul
 }
 
 /// Returns the loss of a board with an acknowledged head; none if the head is present, or the board was removed.
-pub(super) fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<RecordLoss>, JournalError> {
+pub(super) fn lost(connection: &Connection, board: &BoardId, head: Head) -> Result<Option<RecordLoss>> {
     let is_listed = last_listed(connection, board)?.is_some();
     if is_listed && has(connection, board, head)? {
         return Ok(None);
@@ -114,7 +112,7 @@ pub(super) fn lost(connection: &Connection, board: &BoardId, head: Head) -> Resu
 }
 
 /// Returns the number of a board's last record according to its summary.
-pub(super) fn last_listed(connection: &Connection, board: &BoardId) -> Result<Option<Seq>, JournalError> {
+pub(super) fn last_listed(connection: &Connection, board: &BoardId) -> Result<Option<Seq>> {
     let mut statement = connection.prepare_cached("SELECT last_seq FROM boards WHERE board = ?1").map_err(sql_error)?;
     let last: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).optional().map_err(sql_error)?;
     let negative =
@@ -123,7 +121,7 @@ pub(super) fn last_listed(connection: &Connection, board: &BoardId) -> Result<Op
 }
 
 /// Returns an error if the summary names a later record than the last present one.
-pub(super) fn is_whole(last: Option<Seq>, listed: Option<Seq>) -> Result<(), JournalError> {
+pub(super) fn is_whole(last: Option<Seq>, listed: Option<Seq>) -> Result<()> {
     match listed {
         Some(listed) if last < Some(listed) => {
             let why = format!("it is missing; the last one in the list of boards is {listed}");
@@ -133,7 +131,7 @@ pub(super) fn is_whole(last: Option<Seq>, listed: Option<Seq>) -> Result<(), Jou
     }
 }
 
-pub(super) fn summary(row: &Row<'_>) -> Result<BoardSummary, JournalError> {
+pub(super) fn summary(row: &Row<'_>) -> Result<BoardSummary> {
     let read = |what: String| JournalError::Corrupt { seq: None, what: format!("the list of boards: {what}") };
     let board: String = row.get(0).map_err(|error| read(error.to_string()))?;
     let fields = || -> Result<BoardSummary, String> {
@@ -152,31 +150,29 @@ pub(super) fn summary(row: &Row<'_>) -> Result<BoardSummary, JournalError> {
             epoch: number(4)?,
             head: Head { seq: Seq(number(5)?), hash: text(6)?.parse().map_err(|_| "a hash is malformed".to_owned())? },
             version: patchboard_kernel::id::Version(number(7)?),
-            ended: ended.map(|code| end_of_code(&code)).transpose()?,
+            ended: ended
+                .map(|code| End::from_name(&code).ok_or_else(|| format!("no board ends {code:?}")))
+                .transpose()?,
             parent: row.get::<_, Option<String>>(9).map_err(|error| error.to_string())?.map(BoardId::from),
         })
     };
     fields().map_err(|what| read(format!("{board}: {what}")))
 }
 
-pub(super) fn record(row: &Row<'_>) -> Result<Record, JournalError> {
+pub(super) fn record(row: &Row<'_>) -> Result<Record> {
     let seq: i64 = row.get(0).map_err(|error| read_error(None, &error))?;
     let wrong = |what: &str| JournalError::Corrupt { seq: u64::try_from(seq).ok().map(Seq), what: what.to_owned() };
     let seq = Seq(u64::try_from(seq).map_err(|_| wrong("its number is negative"))?);
     let text = |column: usize| row.get::<_, String>(column).map_err(|error| read_error(Some(seq), &error));
     let kind = text(1)?;
-    let kind = Kind::ALL.iter().copied().find(|known| known.as_str() == kind).ok_or_else(|| wrong("unknown kind"))?;
+    let kind = Kind::from_name(&kind).ok_or_else(|| wrong("unknown kind"))?;
     let at: i64 = row.get(2).map_err(|error| read_error(Some(seq), &error))?;
     let hash = text(5)?.parse().map_err(|_| wrong("its hash is malformed"))?;
     Ok(Record::new(seq, kind, Timestamp(at), text(3)?, text(4)?, hash))
 }
 
-fn end_of_code(code: &str) -> Result<End, String> {
-    End::ALL.iter().copied().find(|end| end.as_str() == code).ok_or_else(|| format!("no board ends {code:?}"))
-}
-
 /// Returns true if a board was removed.
-fn has_tombstone(connection: &Connection, board: &BoardId) -> Result<bool, JournalError> {
+fn has_tombstone(connection: &Connection, board: &BoardId) -> Result<bool> {
     if !format::has_erasures(connection)? {
         return Ok(false);
     }

@@ -241,7 +241,7 @@ async fn a_full_disk_loses_nothing_that_was_acknowledged() {
     journal.append(writer.created()).await.expect("appended");
     let before = writer.clone();
     let limit = |pages: u32| {
-        let connection = unpoisoned(journal.files.writer.as_ref().expect("opened for writing"));
+        let connection = journal.files.writer.as_ref().expect("opened for writing").lock();
         connection.pragma_update(None, "max_page_count", pages).expect("set");
     };
     // SQLite raises the limit to the current number of pages if that is larger.
@@ -358,7 +358,7 @@ async fn journals_are_shared_between_threads() {
 fn every_commit_is_synced_to_the_disk() {
     let dir = dir();
     let journal = open(&dir);
-    let writer = unpoisoned(journal.files.writer.as_ref().expect("opened for writing"));
+    let writer = journal.files.writer.as_ref().expect("opened for writing").lock();
     let pragma = |name| -> String {
         let text = |value: rusqlite::types::Value| match value {
             rusqlite::types::Value::Text(text) => text,

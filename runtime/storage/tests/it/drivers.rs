@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use patchboard_storage::archives::{Archives, MemoryArchives};
+use patchboard_storage::archives::Archives;
 use patchboard_storage::documents::Documents;
 use patchboard_storage::journal::{Journal, JournalError};
 use patchboard_storage::memory::{MemoryDocuments, MemoryJournal};
+use patchboard_storage::testing::MemoryArchives;
 use tempfile::TempDir;
 
 /// Store of documents.

@@ -264,7 +264,7 @@ fn kinds(names: Option<&str>) -> ApiResult<Vec<Kind>> {
     let names = names.into_iter().flat_map(|names| names.split(','));
     names
         .map(|name| {
-            let kind = Kind::ALL.iter().copied().find(|kind| kind.as_str() == name);
+            let kind = Kind::from_name(name);
             kind.ok_or_else(|| Problem::from_code(Code::BadQuery, "there is no such kind of record"))
         })
         .collect()

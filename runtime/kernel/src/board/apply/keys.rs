@@ -2,64 +2,55 @@
 
 use serde_json::Value;
 
-use crate::board::ReplyBody;
+use crate::board::{RememberedOutcome, ReplyBody};
 use crate::digest::{Digest, Hasher};
 use crate::expand_request::ExpandRequest;
-use crate::id::{IdempotencyKey, WorkerName};
+use crate::id::{IdempotencyKey, Seq, WorkerName};
 use crate::pipeline;
-use crate::record::{self, Author, Body, NoOp, Rejected};
+use crate::record::{self, Author, Body};
 
-/// Returns the fingerprint that identifies a retry of a rejected proposal.
-pub(super) fn digest_of_rejected(hasher: &Hasher, format: u32, rejected: &Rejected) -> Digest {
-    match &rejected.elided {
-        Some(elided) => elided.fingerprint,
-        None => {
-            let text = rejected.written.as_ref().unwrap_or(&rejected.reply);
-            ReplyBody::Text(text.clone()).digest(hasher, format)
-        }
-    }
+/// Returns the key and the outcome by which a retry of a record's proposal or request is recognised; `None` if the record
+/// has no such key.
+pub(super) fn remembered(seq: Seq, body: &Body) -> Option<(IdempotencyKey, RememberedOutcome)> {
+    let (by, outcome) = match body {
+        Body::Committed(it) => (&it.by, RememberedOutcome::Committed { seq, version: it.version, state: it.state }),
+        Body::NoOp(it) => (&it.by, RememberedOutcome::NoOp { seq }),
+        Body::Expanded(it) => (&it.by, RememberedOutcome::Expanded { seq }),
+        Body::Approval(it) => (&it.by, RememberedOutcome::AwaitingApproval { seq }),
+        Body::Rejected(it) => (&it.by, RememberedOutcome::Rejected { seq, stage: it.stage, code: it.code }),
+        other => return Some((dedup_key_of_request(other)?, RememberedOutcome::Recorded { seq })),
+    };
+    Some((dedup_key_of_proposal(by)?, outcome))
 }
 
 /// Returns the fingerprint that identifies a retried proposal or request, from its record; `None` for other records.
 pub(crate) fn reply_digest(hasher: &Hasher, format: u32, body: &Body) -> Option<Digest> {
-    let proposed = |patch, intent: &Option<String>, expand: &[ExpandRequest], written: &Option<String>| {
-        fingerprint((hasher, format), patch, intent.as_deref(), expand, written.as_ref())
+    let text = |text: &String| ReplyBody::Text(text.clone()).digest(hasher, format);
+    let proposed = |patch, intent: &Option<String>, expand: &[ExpandRequest], written: &Option<String>| match written {
+        Some(written) => text(written),
+        None => pipeline::fingerprint(hasher, patch, intent.as_deref(), expand),
     };
-    match body {
-        Body::Committed(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
-        Body::NoOp(it) => Some(fingerprint_of_no_op((hasher, format), it)),
-        Body::Expanded(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
-        Body::Approval(it) if it.clarify.is_some() => Some(it.digest),
-        Body::Approval(it) => Some(proposed(&it.patch, &it.intent, &it.expand, &it.written)),
-        Body::Rejected(it) => Some(digest_of_rejected(hasher, format, it)),
-        Body::Signal(_) | Body::Paused(_) | Body::Resumed(_) | Body::Retried(_) => Some(request_digest(hasher, body)),
-        _ => None,
-    }
-}
-
-pub(super) fn fingerprint(
-    (hasher, format): (&Hasher, u32),
-    patch: &Value,
-    intent: Option<&str>,
-    expand: &[ExpandRequest],
-    written: Option<&String>,
-) -> Digest {
-    match written {
-        Some(written) => ReplyBody::Text(written.clone()).digest(hasher, format),
-        None => pipeline::fingerprint(hasher, patch, intent, expand),
-    }
-}
-
-pub(super) fn fingerprint_of_no_op((hasher, format): (&Hasher, u32), no_op: &NoOp) -> Digest {
-    let NoOp { patch, intent, written, pass, .. } = no_op;
-    match (written, pass) {
-        (None, Some(pass)) => pipeline::pass_fingerprint(hasher, intent.as_deref(), pass),
-        (written, _) => fingerprint((hasher, format), patch, intent.as_deref(), &[], written.as_ref()),
-    }
+    Some(match body {
+        Body::Committed(it) => proposed(&it.patch, &it.intent, &it.expand, &it.written),
+        Body::NoOp(it) => match (&it.written, &it.pass) {
+            (None, Some(pass)) => pipeline::pass_fingerprint(hasher, it.intent.as_deref(), pass),
+            (written, _) => proposed(&it.patch, &it.intent, &[], written),
+        },
+        Body::Expanded(it) => proposed(&it.patch, &it.intent, &it.expand, &it.written),
+        // The fingerprint of a question covers only the question.
+        Body::Approval(it) if it.clarify.is_some() => it.digest,
+        Body::Approval(it) => proposed(&it.patch, &it.intent, &it.expand, &it.written),
+        Body::Rejected(it) => match &it.elided {
+            Some(elided) => elided.fingerprint,
+            None => text(it.written.as_ref().unwrap_or(&it.reply)),
+        },
+        Body::Signal(_) | Body::Paused(_) | Body::Resumed(_) | Body::Retried(_) => request_digest(hasher, body),
+        _ => return None,
+    })
 }
 
 /// Returns the token that identifies a retry of a proposal.
-pub(super) fn dedup_key_of_proposal(by: &Author) -> Option<IdempotencyKey> {
+fn dedup_key_of_proposal(by: &Author) -> Option<IdempotencyKey> {
     match (&by.attempt, &by.token) {
         (None, Some(token)) if by.edit.is_some() => Some(edit_dedup_key(token)),
         (Some(attempt), _) => Some(IdempotencyKey::for_attempt(attempt.invocation, attempt.number)),

@@ -8,16 +8,15 @@ use serde_json::Value;
 
 use super::ApplyContext;
 use super::calls::AttemptEnd;
-use super::keys::{self, dedup_key_of_proposal, digest_of_rejected, fingerprint_of_no_op};
 use crate::bindings::Bindings;
-use crate::board::{Board, FEEDBACK_MAX, FEEDBACK_PER_WORKER_MAX, PendingQuestion, RememberedOutcome, feedback};
+use crate::board::{Board, FEEDBACK_MAX, FEEDBACK_PER_WORKER_MAX, PendingQuestion, feedback};
 use crate::breaker::{self, AttemptOutcome};
-use crate::digest::Digest;
-use crate::expand_request::ExpandRequest;
 use crate::id::{Seq, Timestamp};
 use crate::json::size;
 use crate::pipeline;
-use crate::record::{self, Answer, Approval, Author, Committed, Expanded, NoOp, Rejected, SINCE_ELEMENT_CYCLES};
+use crate::record::{
+    self, Answer, Approval, Author, Committed, Expanded, NoOp, Principal, Rejected, SINCE_ELEMENT_CYCLES,
+};
 use crate::rejection::{Code, Stage};
 use crate::scheduler::{AnsweredQuestion, QueuedInvocation};
 
@@ -64,13 +63,6 @@ impl Board {
         }
         self.state = made.state;
         self.commits.push(seq, &committed.by.worker);
-        if let Some(token) = dedup_key_of_proposal(&committed.by) {
-            let Committed { patch, intent, expand, written, .. } = committed;
-            let reply = || self.fingerprint(patch, intent.as_deref(), expand, written.as_ref());
-            let reply = beside.reply.unwrap_or_else(reply);
-            let verdict = RememberedOutcome::Committed { seq, version: committed.version, state: committed.state };
-            self.dedup.remember(token, reply, verdict, at, &self.pending);
-        }
         let finish = if committed.expand.is_empty() { AttemptEnd::Completed } else { AttemptEnd::Continued(None) };
         let branch = self.finish(&committed.by, at, finish)?;
         let of = is_of_element.then(|| self.hasher.document(&bound.to_value()));
@@ -85,17 +77,7 @@ impl Board {
     }
 
     /// Remembers a proposal that changes nothing.
-    pub(super) fn apply_no_op(
-        &mut self,
-        seq: Seq,
-        at: Timestamp,
-        no_op: &NoOp,
-        reply: Option<Digest>,
-    ) -> Result<(), String> {
-        if let Some(token) = dedup_key_of_proposal(&no_op.by) {
-            let reply = reply.unwrap_or_else(|| fingerprint_of_no_op((&self.hasher, self.format), no_op));
-            self.dedup.remember(token, reply, RememberedOutcome::NoOp { seq }, at, &self.pending);
-        }
+    pub(super) fn apply_no_op(&mut self, at: Timestamp, no_op: &NoOp) -> Result<(), String> {
         let of_attempt = no_op.by.attempt.as_ref();
         let queued = of_attempt.and_then(|attempt| self.scheduler.open().get(&attempt.invocation));
         let queued = queued.map(|open| open.queued.clone());
@@ -117,36 +99,13 @@ impl Board {
     }
 
     /// Remembers a reply that asks only to be shown more.
-    pub(super) fn apply_expansion(
-        &mut self,
-        seq: Seq,
-        at: Timestamp,
-        expanded: &Expanded,
-        reply: Option<Digest>,
-    ) -> Result<(), String> {
-        if let Some(token) = dedup_key_of_proposal(&expanded.by) {
-            let Expanded { patch, intent, expand, written, .. } = expanded;
-            let fingerprint = || self.fingerprint(patch, intent.as_deref(), expand, written.as_ref());
-            let reply = reply.unwrap_or_else(fingerprint);
-            self.dedup.remember(token, reply, RememberedOutcome::Expanded { seq }, at, &self.pending);
-        }
+    pub(super) fn apply_expansion(&mut self, at: Timestamp, expanded: &Expanded) -> Result<(), String> {
         let branch = self.finish(&expanded.by, at, AttemptEnd::Continued(None))?;
         self.breaker.record_outcome(&self.plan.blueprint.circuit, branch.as_ref(), AttemptOutcome::Expansion);
         Ok(())
     }
 
-    pub(super) fn apply_rejection(
-        &mut self,
-        seq: Seq,
-        at: Timestamp,
-        rejected: &Rejected,
-        reply: Option<Digest>,
-    ) -> Result<(), String> {
-        if let Some(token) = dedup_key_of_proposal(&rejected.by) {
-            let verdict = RememberedOutcome::Rejected { seq, stage: rejected.stage, code: rejected.code };
-            let reply = reply.unwrap_or_else(|| digest_of_rejected(&self.hasher, self.format, rejected));
-            self.dedup.remember(token, reply, verdict, at, &self.pending);
-        }
+    pub(super) fn apply_rejection(&mut self, seq: Seq, at: Timestamp, rejected: &Rejected) -> Result<(), String> {
         if let Some(attempt) = rejected.by.attempt.as_ref().filter(|_| self.format >= record::SINCE_ADMISSION) {
             self.scheduler.record_rejection(attempt.invocation);
         }
@@ -189,22 +148,12 @@ impl Board {
         seq: Seq,
         at: Timestamp,
         approval: &Approval,
-        beside: ApplyContext,
+        principal: Option<Principal>,
     ) -> Result<(), String> {
         let Approval { by, approver, expires, four_eyes, digest, patch, intent, expand, written, clarify, .. } =
             approval.clone();
-        if let Some(token) = dedup_key_of_proposal(&by) {
-            let reply = || match &clarify {
-                // The fingerprint of a question covers only the question.
-                Some(_) => digest,
-                None => self.fingerprint(&patch, intent.as_deref(), &expand, written.as_ref()),
-            };
-            let reply = beside.reply.unwrap_or_else(reply);
-            self.dedup.remember(token, reply, RememberedOutcome::AwaitingApproval { seq }, at, &self.pending);
-        }
         let branch = self.finish(&by, at, AttemptEnd::AwaitingPerson(seq))?;
         self.reopen();
-        let principal = beside.principal;
         let question = PendingQuestion {
             by,
             approver,
@@ -280,16 +229,5 @@ impl Board {
         while streak.len() > (limit as usize).min(INEFFECTIVE_MAX) {
             streak.pop_front();
         }
-    }
-
-    /// Returns the fingerprint that identifies a retried proposal, from its patch or the reply behind the patch.
-    fn fingerprint(
-        &self,
-        patch: &Value,
-        intent: Option<&str>,
-        expand: &[ExpandRequest],
-        written: Option<&String>,
-    ) -> Digest {
-        keys::fingerprint((&self.hasher, self.format), patch, intent, expand, written)
     }
 }

@@ -9,10 +9,8 @@ use super::StepBuilder;
 use crate::admission::Admission;
 use crate::blueprint::{Action, AgentKind, Freshness, Unit};
 use crate::board::apply::{GIVEN_UP_MAX, KEPT_VALUE_MAX, call_reservation};
-use crate::board::dry_run::CompiledCall;
 use crate::board::{Blob, Call};
 use crate::breaker::{Branch, BreakerTransition, Reason};
-use crate::call_context::CallContext;
 use crate::expand_request::ExpandRequest;
 use crate::expr::Allowance;
 use crate::id::{IdempotencyKey, InvocationId, RuleName, Timestamp};
@@ -141,11 +139,14 @@ impl StepBuilder<'_> {
 
     fn push_scheduled(&mut self, branch: &Branch, trigger: Trigger, due: Option<Timestamp>) -> InvocationId {
         let invocation = self.board.scheduler.next_id();
-        let Branch { rule, worker } = branch.clone();
-        let (follows, retries, expand) = (None, None, Vec::new());
-        let body = Scheduled { invocation, rule, worker, follows, retries, trigger, due, expand };
-        self.push(Body::Scheduled(body));
+        self.push(Body::Scheduled(Scheduled { due, ..self.scheduled(branch.clone(), trigger) }));
         invocation
+    }
+
+    /// Returns the record of the next invocation.
+    pub(super) fn scheduled(&self, Branch { rule, worker }: Branch, trigger: Trigger) -> Scheduled {
+        let invocation = self.board.scheduler.next_id();
+        Scheduled { invocation, rule, worker, follows: None, retries: None, trigger, due: None, expand: Vec::new() }
     }
 
     /// Returns the queue entry of an open invocation, before the record that closes it.
@@ -156,11 +157,8 @@ impl StepBuilder<'_> {
     /// Queues the successor of an invocation, with the places that its worker asked to see.
     pub(super) fn enqueue_follow_up(&mut self, asked: Option<scheduler::QueuedInvocation>, expand: &[ExpandRequest]) {
         let Some(asked) = asked.filter(|_| self.may_queue()) else { return };
-        let scheduler::QueuedInvocation { branch: Branch { rule, worker }, trigger, expansion, .. } = asked;
-        let (invocation, expand) = (self.board.scheduler.next_id(), expansion.merged_with(expand));
-        let follows = Some(asked.invocation);
-        let body = Scheduled { invocation, rule, worker, follows, retries: None, trigger, due: None, expand };
-        self.push(Body::Scheduled(body));
+        let (follows, expand) = (Some(asked.invocation), asked.expansion.merged_with(expand));
+        self.push(Body::Scheduled(Scheduled { follows, expand, ..self.scheduled(asked.branch, asked.trigger) }));
     }
 
     /// Records that a budget does not suffice and applies the circuit's action. Returns true if the invocation is
@@ -211,13 +209,7 @@ impl StepBuilder<'_> {
             Ok(false) => {}
             Err(error) => {
                 let message = error.to_string();
-                self.push(Body::Skipped(Skipped {
-                    rule: None,
-                    invocation: None,
-                    message,
-                    worker: None,
-                    trigger: None,
-                }));
+                self.push(Body::Skipped(Skipped { message, ..Skipped::default() }));
             }
         }
     }
@@ -291,28 +283,19 @@ impl StepBuilder<'_> {
         let NextAttempt { queued, attempt } = next;
         let branch = queued.branch.clone();
         let board = &*self.board;
-        let CompiledCall {
-            view,
-            prompt,
-            budget,
-            feedback,
-            trigger_place: woken_at,
-            worker_plan: seat,
-            trigger,
-            expansions_left,
-        } = board.compile_call(&queued);
-        let worker = Arc::clone(&seat.worker);
+        let mut call = board.compile_call(&queued);
+        let worker = Arc::clone(&call.worker_plan.worker);
         let price = admitted.as_ref().and_then(|admission| admission.price.as_ref());
         let afford = |reply: Option<u64>| {
             let tokens = match worker.agent {
                 AgentKind::Llm => {
                     let reply = reply.unwrap_or(u64::from(worker.limits.reply_tokens));
-                    cap_tokens(prompt.estimated_tokens().saturating_add(reply))
+                    cap_tokens(call.prompt.estimated_tokens().saturating_add(reply))
                 }
                 _ => 0,
             };
-            let call = call_reservation(&board.plan, &branch.worker, (tokens, reply), price);
-            (tokens, board.ledger.check_budget(&board.call_limits(&branch), &branch, call))
+            let needed = call_reservation(&board.plan, &branch.worker, (tokens, reply), price);
+            (tokens, board.ledger.check_budget(&board.call_limits(&branch), &branch, needed))
         };
         let named = admitted.as_ref().and_then(|admission| admission.reply_tokens);
         let (mut reserved, mut afforded) = afford(named);
@@ -337,18 +320,18 @@ impl StepBuilder<'_> {
         }
         let occurrence = board.scheduler.attempts_of(&branch.worker);
         let timeout_ms = worker.limits.timeout.as_ms();
-        let stored = prompt.stored(board.format);
+        let (view, stored) = (&call.view, call.prompt.stored(board.format));
         let invoked = Invoked {
             invocation: queued.invocation,
             attempt,
             worker: branch.worker.clone(),
             cause: queued.cause,
             base: board.version(),
-            budget,
+            budget: call.budget,
             unit: worker.view.unit,
             tokenizer: (worker.view.unit == Unit::Tokens).then(|| view::TOKENIZER.to_owned()),
             compiler: view::compiler_version(board.plan.journal_format),
-            feedback,
+            feedback: std::mem::take(&mut call.feedback),
             view: board.text_hash(&view.text),
             prompt: board.text_hash(&stored),
             view_bytes: (board.format >= SINCE_JOURNAL_LIMIT).then_some(view.text.len() as u64),
@@ -362,29 +345,18 @@ impl StepBuilder<'_> {
             admitted: admitted.clone(),
             is_unspent: !view.finds_room,
             // A breaker's reduced budget leaves out parts on purpose.
-            unshown: match board.plan.has_ranges() && budget == worker.view_budget() {
+            unshown: match board.plan.has_ranges() && call.budget == worker.view_budget() {
                 true => view.unshown.clone(),
                 false => Vec::new(),
             },
         };
         let hash = view.hash();
-        self.step.blobs.push(Blob { hash: invoked.view, text: view.text.into() });
+        self.step.blobs.push(Blob { hash: invoked.view, text: std::mem::take(&mut call.view.text).into() });
         self.step.blobs.push(Blob { hash: invoked.prompt, text: stored.into() });
         self.push(Body::Invoked(invoked));
         let open = &self.board.scheduler.open()[&queued.invocation];
         let (basis, earlier_attempts) = (Arc::clone(&open.basis), open.past.clone());
-        let may_clarify = worker.clarify.is_some() && expansions_left > 0;
-        let shown = CallContext::new(Arc::clone(&self.board.plan), branch.worker.clone(), basis, view.may_expand);
-        let shown = shown.map(|shown| CallContext {
-            worker_plan: seat,
-            may_clarify,
-            trigger_place: woken_at,
-            trigger,
-            triggered_by: branch.rule.clone(),
-            signal: queued.value.clone(),
-            answers: queued.expansion.answers.clone(),
-            ..shown
-        });
+        let context = call.context(&self.board.plan, basis, Some(&queued)).expect("a seat was invoked");
         let model = admitted.as_ref().and_then(|admission| admission.model.as_deref());
         let model = model.or_else(|| self.board.plan.blueprint.model_of(&branch.worker));
         self.step.effects.calls.push(Call {
@@ -397,8 +369,8 @@ impl StepBuilder<'_> {
             model: model.map(str::to_owned),
             worker: branch.worker,
             view_hash: hash,
-            prompt: Arc::new(prompt),
-            context: Arc::new(shown.expect("a seat was invoked")),
+            prompt: Arc::new(call.prompt),
+            context: Arc::new(context),
             occurrence,
             earlier_attempts,
             timeout_ms,

@@ -167,13 +167,9 @@ impl StepBuilder<'_> {
         if events.len().saturating_mul(workers) <= ACTIVATIONS_MAX {
             return None;
         }
-        let occasion = TriggerEvent::Commit {
-            events: &events,
-            patch: &accepted.reply.patch,
-            before: board.state.root(),
-            worker: &by.worker,
-            version: board.version().next(),
-        };
+        let (patch, before, worker) = (&accepted.reply.patch, board.state.root(), &by.worker);
+        let version = board.version().next();
+        let occasion = TriggerEvent::Commit { events: &events, patch, before, worker, version };
         let wishes = rules::activations(&board.plan, &board.scheduler, accepted.made.state.root(), &occasion);
         (wishes.len() > ACTIVATIONS_MAX).then(|| {
             let message = format!(

@@ -24,16 +24,8 @@ impl StepBuilder<'_> {
         for queued in chosen {
             let QueuedInvocation { invocation, branch, trigger, expansion, .. } = queued;
             self.waiting_rules.extend(self.board.plan.waiting_for(&branch));
-            self.push(Body::Scheduled(Scheduled {
-                invocation: self.board.scheduler.next_id(),
-                rule: branch.rule,
-                worker: branch.worker,
-                follows: None,
-                retries: Some(invocation),
-                trigger,
-                due: None,
-                expand: expansion.places,
-            }));
+            let (retries, expand) = (Some(invocation), expansion.places);
+            self.push(Body::Scheduled(Scheduled { retries, expand, ..self.scheduled(branch, trigger) }));
         }
         self.advance();
     }

@@ -21,14 +21,13 @@ use crate::scheduler::QueuedInvocation;
 pub struct Empty {}
 
 /// A pause or a resume.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PauseRequest {
     /// The caller's idempotency key, if it gave one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<IdempotencyKey>,
     /// Reason for which the kernel paused the board; none where a caller did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<PauseCause>,
 }
 
@@ -43,14 +42,13 @@ code_enum! {
 
 /// An operator retries invocations that were given up, or raises limits of the board. The `scheduled` records that
 /// follow queue the retries.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retried {
     /// Only invocations of this worker.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerName>,
     /// Only this invocation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
     /// New limits of the board.
     #[serde(default, skip_serializing_if = "crate::is_default")]
@@ -59,7 +57,6 @@ pub struct Retried {
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub worker_limits: WorkerLimitOverrides,
     /// The caller's idempotency key, if it gave one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<IdempotencyKey>,
 }
 
@@ -78,26 +75,21 @@ impl Retried {
 }
 
 /// Limits of a board that an operator has raised. An absent limit is the blueprint's.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LimitOverrides {
     /// Tokens.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Running time, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_ms: Option<u64>,
     /// Commits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commits: Option<u64>,
     /// Money, in 10⁻⁹ of the currency.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub money: Option<u64>,
     /// Edits of files (since format 11).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edits: Option<u64>,
     /// Bytes of the journal (since format 20).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal: Option<u64>,
 }
 
@@ -122,14 +114,13 @@ impl LimitOverrides {
 }
 
 /// Limits of a worker that an operator has raised. An absent limit is the blueprint's.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkerLimitOverrides {
     /// Tokens of the worker, and of each rule that runs it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Money of the worker, in 10⁻⁹ of the currency.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub money: Option<u64>,
 }
 
@@ -147,6 +138,7 @@ impl WorkerLimitOverrides {
 }
 
 /// A board was created.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Created {
@@ -174,10 +166,8 @@ pub struct Created {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub drawn: BTreeMap<WorkerName, String>,
     /// The model that wrote the blueprint for this board, if one did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architect: Option<Architect>,
     /// The invocation that this nested board works for, if it is nested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
 }
 
@@ -290,16 +280,15 @@ impl Resource {
 }
 
 /// A budget was insufficient, so the call was not made.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
     /// The branch's rule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleName>,
     /// The branch's worker.
     pub worker: WorkerName,
     /// The invocation that this ends or retries, if it was scheduled already.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
     /// The resource that ran out.
     pub resource: Resource,
@@ -308,7 +297,6 @@ pub struct Budget {
     /// Amount that was left.
     pub left: u64,
     /// Admission of the call, if a gate had admitted it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Admission>,
     /// True if the invocation is retried at once, with a smaller view (since format 13).
     #[serde(rename = "again", default, skip_serializing_if = "std::ops::Not::not")]

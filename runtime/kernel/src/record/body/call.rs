@@ -66,27 +66,24 @@ impl Trigger {
 }
 
 /// An invocation was queued.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduled {
     /// The invocation's number.
     pub invocation: InvocationId,
     /// The rule that requests it; none if a breaker does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleName>,
     /// The worker to invoke.
     pub worker: WorkerName,
     /// The earlier invocation that requested more context; this one repeats its trigger.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<InvocationId>,
     /// The given-up invocation that this one retries, with the same trigger.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<InvocationId>,
     /// Reason for the invocation.
     #[serde(skip_serializing)]
     pub trigger: Trigger,
     /// Time at which it is queued, if its rule's condition still holds then. Absent if it is queued at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<Timestamp>,
     /// Paths that the invocations before it requested.
     #[serde(default, skip_serializing)]
@@ -94,6 +91,7 @@ pub struct Scheduled {
 }
 
 /// An attempt is about to start. Holds every input of its view.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Invoked {
@@ -112,7 +110,6 @@ pub struct Invoked {
     /// Unit of the budget.
     pub unit: Unit,
     /// Token counting method ([`crate::view::TOKENIZER`]); none where the unit is characters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
     /// The view compiler's number ([`crate::view::COMPILER`]).
     pub compiler: u32,
@@ -125,14 +122,12 @@ pub struct Invoked {
     /// the hash of the whole prompt. Salted since format 20.
     pub prompt: Digest,
     /// Bytes of the view's text, which count toward the journal's size limit (since format 20).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view_bytes: Option<u64>,
     /// Tokens reserved for the call.
     pub reserved: u64,
     /// Time at which the attempt times out.
     pub deadline: Timestamp,
     /// Admission of a language-model worker's call (since format 10). A record with an admission begins its step.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admitted: Option<Admission>,
     /// The read set: JSON Pointers to the values that the view showed in full.
     #[serde(skip_serializing)]
@@ -238,20 +233,18 @@ pub struct Reserved {
 }
 
 /// A rule's condition could not be evaluated, or no longer holds after the rule's delay.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde_with_macros::skip_serializing_none]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Skipped {
     /// The rule; none for the board's `done` condition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleName>,
     /// The delayed invocation that is no longer requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
     /// Reason, for people.
     #[serde(skip_serializing)]
     pub message: String,
     /// The worker concerned; none if it is any worker that the rule would trigger.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerName>,
     /// Trigger of a rule that could not be evaluated: an event, or the start (since format 16).
     #[serde(default, skip_serializing)]

@@ -15,27 +15,23 @@ use crate::rejection::{Code, Rejection, Stage};
 pub const ADMINISTRATOR: &str = "$administrator";
 
 /// Origin of a proposal, part of every proposal record.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Author {
     /// The worker that is recorded as its author.
     pub worker: WorkerName,
     /// The attempt that made it; none for a direct proposal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,
     /// The idempotency key of a direct proposal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<IdempotencyKey>,
     /// The version that it was written against.
     pub base: Version,
     /// Cost of the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Seq of the `approval` record that put it to a person; that record has the cost.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Seq>,
     /// Origin of a file edit; absent for other proposals.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<EditOrigin>,
 }
 
@@ -174,27 +170,23 @@ pub struct Rejected {
 
 /// A proposal that was rejected before the pipeline: closed invocation, wrong worker, idempotency key conflict, or a
 /// board that is not running.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Late {
     /// The worker that sent it.
     pub worker: WorkerName,
     /// The invocation it was for; none for a direct proposal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<InvocationId>,
     /// The attempt it was for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     /// The idempotency key of a direct proposal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<IdempotencyKey>,
     /// `invocation_closed`, `wrong_worker`, `token_conflict` or `board_not_running`.
     pub code: Code,
     /// Cost of the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Set if `reply` is an excerpt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elided: Option<ElidedReply>,
     /// The original reply.
     #[serde(skip_serializing)]

@@ -104,7 +104,8 @@ impl<'s> Survey<'s> {
             return Some(Opaque::Keyword("$dynamicRef"));
         }
         // The meaning of a cycle depends on its entry point.
-        if has_cycle(self.map) {
+        // A subschema that leads back to itself on the same instance.
+        if toposort(&graph_in_place(self.map), None).is_err() {
             return Some(Opaque::Cycle);
         }
         let (mut identified, mut dynamic, mut outward) = (false, false, false);
@@ -273,9 +274,4 @@ pub(super) fn reference(pointer: &str) -> String {
         }
     }
     reference
-}
-
-/// Returns true if a subschema leads back to itself on the same instance.
-fn has_cycle(map: &SchemaMap) -> bool {
-    toposort(&graph_in_place(map), None).is_err()
 }

@@ -33,7 +33,7 @@ pub(super) struct VisitedSchema {
 }
 
 /// A walk over the document that collects subschemas and the targets of references.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(super) struct Survey {
     pub(super) found: Vec<VisitedSchema>,
     pub(super) at: BTreeMap<String, Id>,
@@ -49,14 +49,7 @@ pub(super) struct Survey {
 
 impl Survey {
     pub(super) fn new(document: &Value, draft: Draft) -> Self {
-        let mut survey = Self {
-            found: Vec::new(),
-            at: BTreeMap::new(),
-            resources: BTreeMap::new(),
-            anchors: BTreeMap::new(),
-            dynamic: BTreeMap::new(),
-            duplicate: None,
-        };
+        let mut survey = Self::default();
         let root = uri::from_str("").ok();
         if let Some(root) = &root {
             survey.resources.insert(root.as_str().to_owned(), String::new());

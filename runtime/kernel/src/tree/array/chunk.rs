@@ -4,7 +4,7 @@ use triomphe::Arc;
 
 use super::super::cached::Cached;
 use super::super::stamp::{Revision, Stamp, Stamps};
-use super::super::{Node, Sum};
+use super::super::{Change, Node, Sum};
 
 /// Maximum children of one node; also part of the digest's format.
 pub(super) const FAN_OUT: usize = 16;
@@ -163,13 +163,7 @@ impl Chunk {
         }
     }
 
-    pub(super) fn change(
-        &mut self,
-        index: usize,
-        height: u32,
-        at: Revision,
-        change: &mut dyn FnMut(&mut Node, &mut Stamp),
-    ) {
+    pub(super) fn change(&mut self, index: usize, height: u32, at: Revision, change: Change<'_>) {
         self.clear_cache();
         let (before, after) = match &mut self.body {
             Body::Leaf { items, stamps } => {

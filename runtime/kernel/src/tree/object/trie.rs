@@ -5,9 +5,12 @@ use triomphe::Arc;
 
 use super::super::cached::Cached;
 use super::super::stamp::{Revision, Stamp, Stamps};
-use super::super::{Key, Node, Sum};
+use super::super::{Change, Key, Node, Sum};
 use crate::digest::Hasher;
 use crate::json;
+
+/// Salted hash of a key, if the object is so large that its nodes are found by it.
+type Route<'r> = Option<&'r [u8; 32]>;
 
 /// Maximum members of a bucket; also part of the digest's format.
 pub(super) const BUCKET_MAX: usize = 32;
@@ -185,14 +188,7 @@ impl Trie {
         }
     }
 
-    pub(super) fn change(
-        &mut self,
-        key: &str,
-        route: Option<&[u8; 32]>,
-        depth: usize,
-        at: Revision,
-        change: &mut dyn FnMut(&mut Node, &mut Stamp),
-    ) {
+    pub(super) fn change(&mut self, key: &str, route: Route<'_>, depth: usize, at: Revision, change: Change<'_>) {
         self.clear_cache();
         let (before, after) = match &mut self.body {
             Body::Bucket { entries, stamps } => {
@@ -238,7 +234,7 @@ impl Trie {
         &mut self,
         key: Key,
         node: Node,
-        route: Option<&[u8; 32]>,
+        route: Route<'_>,
         depth: usize,
         at: Revision,
         hasher: &std::sync::Arc<Hasher>,
@@ -277,7 +273,7 @@ impl Trie {
         }
     }
 
-    pub(super) fn remove(&mut self, key: &str, route: Option<&[u8; 32]>, depth: usize) -> (Node, Stamp) {
+    pub(super) fn remove(&mut self, key: &str, route: Route<'_>, depth: usize) -> (Node, Stamp) {
         self.clear_cache();
         let removed = match &mut self.body {
             Body::Bucket { entries, stamps } => {

@@ -22,14 +22,8 @@ pub(super) fn outputs<'d>(dag: &Dag<'d>, definition: &'d Definition, order: &[Nu
         places[index(*node)] = number(place);
     }
     writers.sort_unstable_by_key(|(key, node)| (*key, places[index(*node)]));
-    let mut paths = Paths {
-        dag,
-        places,
-        is_choice: nodes().map(|(_, node)| node.when.is_some()).collect(),
-        seen: Vec::new(),
-        search: 0,
-        steps: STEPS_MAX,
-    };
+    let is_choice = nodes().map(|(_, node)| node.when.is_some()).collect();
+    let mut paths = Paths { dag, places, is_choice, seen: Vec::new(), search: 0, steps: STEPS_MAX };
     let shared = |of_key: &[(&'d str, Number)]| {
         let nodes: Vec<Number> = of_key.iter().map(|(_, node)| *node).collect();
         let (node, other) = paths.without(&nodes)?;

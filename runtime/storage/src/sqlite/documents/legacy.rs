@@ -2,7 +2,7 @@
 
 use patchboard_kernel::json;
 use rusqlite::types::Value as Column;
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, Result, Row};
 use serde_json::{Map, Value, json};
 
 use super::Format;
@@ -20,7 +20,7 @@ const TABLES: &str = "SELECT 'DROP TABLE \"' || replace(name, '\"', '\"\"') || '
     OR name LIKE 'department\\_%' ESCAPE '\\')";
 
 /// Returns the content of a file as documents.
-pub(super) fn documents(connection: &Connection, format: Format) -> rusqlite::Result<Vec<Legacy>> {
+pub(super) fn documents(connection: &Connection, format: Format) -> Result<Vec<Legacy>> {
     match format {
         Format::Empty | Format::Documents => Ok(Vec::new()),
         Format::Tokens => tokens(connection),
@@ -29,11 +29,11 @@ pub(super) fn documents(connection: &Connection, format: Format) -> rusqlite::Re
 }
 
 /// Returns the statements that drop the tables of a file.
-pub(super) fn drop_tables(connection: &Connection) -> rusqlite::Result<String> {
+pub(super) fn drop_tables(connection: &Connection) -> Result<String> {
     rows(connection, TABLES, |row| row.get::<_, String>(0)).map(|drops| drops.concat())
 }
 
-fn tokens(connection: &Connection) -> rusqlite::Result<Vec<Legacy>> {
+fn tokens(connection: &Connection) -> Result<Vec<Legacy>> {
     // The first versions had fewer tables and columns.
     let has = |table: &str, column: &str| {
         let sql = "SELECT EXISTS(SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2)";
@@ -112,7 +112,7 @@ fn tokens(connection: &Connection) -> rusqlite::Result<Vec<Legacy>> {
     Ok(all)
 }
 
-fn departments(connection: &Connection) -> rusqlite::Result<Vec<Legacy>> {
+fn departments(connection: &Connection) -> Result<Vec<Legacy>> {
     let mut all = Vec::new();
     for (name, fields) in
         rows(connection, "SELECT name, fields FROM departments", |row| Ok((row.get::<_, String>(0)?, parsed(row, 1)?)))?
@@ -148,7 +148,7 @@ fn departments(connection: &Connection) -> rusqlite::Result<Vec<Legacy>> {
 }
 
 /// Returns a state of a row: the fixed columns, and the fields by their types.
-fn state(row: &Row<'_>, types: &Map<String, Value>) -> rusqlite::Result<Value> {
+fn state(row: &Row<'_>, types: &Map<String, Value>) -> Result<Value> {
     let mut values = Map::new();
     for (index, (field, kind)) in types.iter().enumerate() {
         let mut value: Value = match row.get(index + 8)? {
@@ -175,17 +175,13 @@ fn state(row: &Row<'_>, types: &Map<String, Value>) -> rusqlite::Result<Value> {
 }
 
 /// Reads a column of JSON text; null if it has none.
-fn parsed(row: &Row<'_>, column: usize) -> rusqlite::Result<Value> {
+fn parsed(row: &Row<'_>, column: usize) -> Result<Value> {
     let text: Option<String> = row.get(column)?;
     let read = text.map_or(Ok(Value::Null), |text| serde_json::from_str(&text));
     read.map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, error.into()))
 }
 
 /// Runs a query, and reads each of its rows.
-fn rows<T>(
-    connection: &Connection,
-    sql: &str,
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
+fn rows<T>(connection: &Connection, sql: &str, read: impl FnMut(&Row<'_>) -> Result<T>) -> Result<Vec<T>> {
     connection.prepare(sql)?.query_map((), read)?.collect()
 }
