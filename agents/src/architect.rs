@@ -172,10 +172,7 @@ pub enum DesignError {
 impl DesignError {
     /// Returns the stable error code.
     pub const fn code(&self) -> &'static str {
-        match self {
-            Self::NoBlueprint { .. } => "no_blueprint",
-            Self::Failed { .. } => "architect_failed",
-        }
+        if let Self::NoBlueprint { .. } = self { "no_blueprint" } else { "architect_failed" }
     }
 
     /// Returns every call, in order.

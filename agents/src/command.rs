@@ -52,7 +52,6 @@ pub const PROTOCOL: u32 = 1;
 pub const GRACE: Duration = Duration::from_millis(500);
 
 /// Starts programs and calls them. Dropping it kills those that keep state.
-#[derive(Debug)]
 pub struct ProgramRunner {
     env: Vec<(&'static str, String)>,
     sessions: Sessions,
@@ -99,10 +98,9 @@ impl ProgramRunner {
             Ok(answer) => answer,
             Err(_) => {
                 let limit = call.timeout.as_secs_f64();
-                Err(Failure::new(
-                    FailureCode::Timeout,
-                    format!("no answer from the program within {limit} s, waiting for its other calls included"),
-                ))
+                let message =
+                    format!("no answer from the program within {limit} s, waiting for its other calls included");
+                Err(Failure::new(FailureCode::Timeout, message))
             }
         }
     }

@@ -115,13 +115,6 @@ pub struct Flags {
     pub temperature: Option<f64>,
 }
 
-impl Flags {
-    /// Returns true if the flags name neither a model nor an address.
-    const fn names_none(&self) -> bool {
-        self.model_url.is_none() && self.model.is_none() && self.api_key_env.is_none()
-    }
-}
-
 /// Error of reading the configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -244,7 +237,7 @@ impl Config {
         let env_url = base_url.or(key.as_ref().map(|_| OPENAI_URL)).map(str::to_owned);
         let env_model = env.get("OPENAI_MODEL").map(str::to_owned);
 
-        if flags.names_none() {
+        if flags.model_url.is_none() && flags.model.is_none() && flags.api_key_env.is_none() {
             if let (false, Some(url), Some(model)) = (self.models.contains_key(DEFAULT_MODEL), env_url, env_model) {
                 let url = check_url(&url).map_err(|why| ConfigError::Flags(format!("OPENAI_BASE_URL: {why}")))?;
                 self.models.insert(DEFAULT_MODEL.into(), Model { api_key_env: key, ..Model::new(url, model) });

@@ -293,12 +293,8 @@ impl AgentRegistry {
             ));
         };
         let slot = self.chats.get(name).unwrap_or(&self.any_chat);
-        let chat = slot.get_or_init(|| self.connect(model));
+        let chat = slot.get_or_init(|| Ok(Chat::new(model, &self.variables)?.with_interrupted(&self.interrupted)));
         chat.as_ref().map_err(|why| format!("model {name} cannot be used: {why}"))
-    }
-
-    fn connect(&self, model: &Model) -> Result<Chat, String> {
-        Ok(Chat::new(model, &self.variables)?.with_interrupted(&self.interrupted))
     }
 
     /// Allows an immediate try of unavailable models, because an operator reports that they are back.
@@ -348,10 +344,7 @@ impl AgentRegistry {
     /// Opens the tools of a call, if its seat has any.
     async fn tools(&self, call: &Call) -> Result<Option<Box<dyn Tools>>, Failure> {
         let worker = call.worker_config();
-        match worker.files.is_some() && uses_tools(&worker.agent) {
-            true => self.toolbox.open(call).await,
-            false => Ok(None),
-        }
+        if worker.files.is_some() && uses_tools(&worker.agent) { self.toolbox.open(call).await } else { Ok(None) }
     }
 
     fn forward<'a>(&'a self, call: &'a Call, tools: Option<Box<dyn Tools>>) -> BoxFuture<'a, CallResult> {

@@ -124,10 +124,7 @@ pub fn config_error(worker: &Worker) -> Option<String> {
 }
 
 pub(crate) fn trigger_bindings(call: &Call) -> Option<Map<String, Value>> {
-    match call.context.trigger().get_mut("bound")?.take() {
-        Value::Object(bound) => Some(bound),
-        _ => None,
-    }
+    if let Value::Object(bound) = call.context.trigger().get_mut("bound")?.take() { Some(bound) } else { None }
 }
 
 fn turn(worker: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) -> Result<ScriptedAttempt, Failure> {
@@ -136,10 +133,7 @@ fn turn(worker: &Worker, occurrence: u32, bound: Option<&Map<String, Value>>) ->
     let Some(entry) = index.and_then(|index| worker.script.get(index)) else {
         return Err(Failure::new(FailureCode::NotConfigured, "the script of this worker is empty"));
     };
-    let entry = match bound {
-        Some(bound) => &filled(entry, bound),
-        None => entry,
-    };
+    let entry = if let Some(bound) = bound { &filled(entry, bound) } else { entry };
     read(entry).map_err(|why| Failure::new(FailureCode::NotConfigured, format!("the script's reply is {why}")))
 }
 

@@ -331,10 +331,7 @@ pub(crate) fn request_path(blueprint: &Path) -> PathBuf {
 
 /// Prints a blueprint to stdout; as JSON, with all details.
 pub(crate) fn print_blueprint(design: &Design, output: Output) -> Result<(), Failure> {
-    match output.is_json() {
-        true => output.json(&design_json(design)),
-        false => output.file(&design.yaml),
-    }
+    if output.is_json() { output.json(&design_json(design)) } else { output.file(&design.yaml) }
 }
 
 /// Returns `{"blueprint", "input", "rounds", "usage", "findings"}`.

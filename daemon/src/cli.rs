@@ -58,8 +58,10 @@ pub(crate) enum Command {
     Run(run::Arguments),
     #[command(name = "pipe", alias = "kernel")]
     Kernel(kernel::Arguments),
-    Room(room::Arguments),
-    Workflow(workflow::Arguments),
+    #[command(subcommand)]
+    Room(room::Command),
+    #[command(subcommand)]
+    Workflow(workflow::Command),
     Boards(boards::Arguments),
     Resume(resume::Arguments),
     Retry(retry::Arguments),
@@ -67,7 +69,8 @@ pub(crate) enum Command {
     Serve(serve::Arguments),
     Doctor(doctor::Arguments),
     Mcp(mcp::Arguments),
-    Notify(notify::Arguments),
+    #[command(subcommand)]
+    Notify(notify::Command),
     Token(token::Arguments),
     AuditLog(audit_log::Arguments),
     Trust(trust::Arguments),

@@ -136,10 +136,7 @@ impl Client {
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));
-        match &self.token {
-            Some(token) => request.bearer_auth(token),
-            None => request,
-        }
+        if let Some(token) = &self.token { request.bearer_auth(token) } else { request }
     }
 
     /// Returns the failure for a missing or incomplete response.

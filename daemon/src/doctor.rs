@@ -266,10 +266,6 @@ pub(crate) fn files(limit: Option<u64>) -> Finding {
     }
 }
 
-pub(crate) fn model(name: &str, wanted: &str, probed: &ProbeResult) -> Finding {
-    server(Check::Models, name, wanted, probed)
-}
-
 pub(crate) fn abilities(name: &str, found: Result<Capabilities, CapabilityProbeError>) -> Finding {
     match found {
         Ok(abilities) => {
@@ -286,12 +282,8 @@ pub(crate) fn abilities(name: &str, found: Result<Capabilities, CapabilityProbeE
     }
 }
 
-/// Judges the server for embeddings. No embedding is requested, because that may cost money.
-pub(crate) fn embeddings(wanted: &str, probed: &ProbeResult) -> Finding {
-    server(Check::Embeddings, "embeddings", wanted, probed)
-}
-
-fn server(check: Check, name: &str, wanted: &str, probed: &ProbeResult) -> Finding {
+/// Judges the server of a model, or of embeddings. No embedding is requested, because that may cost money.
+pub(crate) fn server(check: Check, name: &str, wanted: &str, probed: &ProbeResult) -> Finding {
     match probed {
         ProbeResult::NotUsable(why) => Finding::error(check, format!("{name}: {why}"), "fix it in patchboard.toml"),
         ProbeResult::Unreachable(why) => Finding::error(

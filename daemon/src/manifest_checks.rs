@@ -3,7 +3,7 @@
 use patchboard_kernel::text::truncated;
 use patchboard_lint::source::Source;
 use patchboard_lint::{Diagnostic, Severity};
-use patchboard_protocols::department::{Manifest, Test};
+use patchboard_protocols::department::Manifest;
 use patchboard_roles::departments::declared_tests;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub(crate) fn run(name: &str, text: &str) -> (usize, Vec<Diagnostic>) {
     let department = manifest.department();
     let mut findings = Vec::new();
     for (index, test) in manifest.tests.iter().enumerate() {
-        let of = test_label(index, test);
+        let of = if test.name.is_empty() { format!("test {}", index + 1) } else { format!("`{}`", test.name) };
         let mut find = |below: &str, message: String| {
             let at = format!("/tests/{index}{below}");
             let help = "Mend the action or the test; docs/departments.md says how a test runs.";
@@ -37,10 +37,6 @@ pub(crate) fn run(name: &str, text: &str) -> (usize, Vec<Diagnostic>) {
         }
     }
     (manifest.tests.len(), findings)
-}
-
-fn test_label(index: usize, test: &Test) -> String {
-    if test.name.is_empty() { format!("test {}", index + 1) } else { format!("`{}`", test.name) }
 }
 
 /// Returns the pointer, within a test, of the expectation that failed.

@@ -3,7 +3,6 @@
 //! The standard's environment variables (`OTEL_EXPORTER_OTLP_ENDPOINT` and others) configure everything; without an
 //! endpoint nothing is exported. Requests use our own client, so the program has only one TLS implementation.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -105,15 +104,10 @@ fn connect(endpoint: &str, timeout: Duration) -> Result<reqwest::Client, String>
 }
 
 /// HTTP client for the exporter's own thread, which has no tokio runtime.
+#[derive(Debug)]
 struct Client {
     http: reqwest::Client,
     threads: Handle,
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Client")
-    }
 }
 
 impl HttpClient for Client {

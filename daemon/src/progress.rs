@@ -170,10 +170,7 @@ impl Progress {
 
     /// Prints a line that is not about a record.
     pub(crate) fn print(&self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| self.output.note(text)),
-            None => self.output.note(text),
-        }
+        if let Some(bar) = &self.bar { bar.suspend(|| self.output.note(text)) } else { self.output.note(text) }
     }
 
     /// Removes the status line.
@@ -214,30 +211,12 @@ impl Progress {
 
 /// Returns true if a record is printed during a run; the journal has all of them.
 const fn is_printed(kind: Kind) -> bool {
+    use Kind::*;
     match kind {
-        Kind::Created
-        | Kind::Epoch
-        | Kind::Invoked
-        | Kind::Deferred
-        | Kind::Retried
-        | Kind::Committed
-        | Kind::NoOp
-        | Kind::Expanded
-        | Kind::Approval
-        | Kind::Answer
-        | Kind::Rejected
-        | Kind::Failed
-        | Kind::Late
-        | Kind::Reserved
-        | Kind::Skipped
-        | Kind::Breaker
-        | Kind::Budget
-        | Kind::Paused
-        | Kind::Resumed
-        | Kind::Redacted
-        | Kind::Signal => true,
+        Created | Epoch | Invoked | Deferred | Retried | Committed | NoOp | Expanded | Approval | Answer | Rejected
+        | Failed | Late | Reserved | Skipped | Breaker | Budget | Paused | Resumed | Redacted | Signal => true,
         // The command's result reports the end.
-        Kind::Scheduled | Kind::Continued | Kind::Tick | Kind::Jumped | Kind::Snapshot | Kind::Ended => false,
+        Scheduled | Continued | Tick | Jumped | Snapshot | Ended => false,
     }
 }
 
@@ -250,31 +229,12 @@ fn mark(kind: Kind) -> String {
 
 /// Returns the colour of a kind that a reader should notice.
 pub(crate) const fn colour(kind: Kind) -> Option<AnsiColors> {
+    use Kind::*;
     match kind {
-        Kind::Committed => Some(AnsiColors::Green),
-        Kind::Rejected | Kind::Failed | Kind::Late => Some(AnsiColors::Red),
-        Kind::Approval
-        | Kind::Answer
-        | Kind::Deferred
-        | Kind::Breaker
-        | Kind::Budget
-        | Kind::Reserved
-        | Kind::Skipped
-        | Kind::Redacted => Some(AnsiColors::Yellow),
-        Kind::Created
-        | Kind::Epoch
-        | Kind::Scheduled
-        | Kind::Invoked
-        | Kind::Continued
-        | Kind::NoOp
-        | Kind::Expanded
-        | Kind::Retried
-        | Kind::Paused
-        | Kind::Resumed
-        | Kind::Tick
-        | Kind::Jumped
-        | Kind::Signal
-        | Kind::Snapshot
-        | Kind::Ended => None,
+        Committed => Some(AnsiColors::Green),
+        Rejected | Failed | Late => Some(AnsiColors::Red),
+        Approval | Answer | Deferred | Breaker | Budget | Reserved | Skipped | Redacted => Some(AnsiColors::Yellow),
+        Created | Epoch | Scheduled | Invoked | Continued | NoOp | Expanded | Retried | Paused | Resumed | Tick
+        | Jumped | Signal | Snapshot | Ended => None,
     }
 }

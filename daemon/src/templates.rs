@@ -12,42 +12,29 @@ pub(crate) struct Template {
     pub(crate) workspace: Option<&'static str>,
 }
 
-macro_rules! files {
-    ($template:literal: $($path:literal),+) => {
-        &[$(($path, include_str!(concat!("../../blueprints/templates/", $template, "/", $path)))),+]
+macro_rules! templates {
+    ($($name:literal $(with $workspace:literal)?: $about:literal, $($path:literal),+;)+) => {
+        [$(Template {
+            name: $name,
+            about: $about,
+            files: &[$(($path, include_str!(concat!("../../blueprints/templates/", $name, "/", $path)))),+],
+            workspace: templates!(@workspace $($workspace)?),
+        }),+]
     };
+    (@workspace) => { None };
+    (@workspace $name:literal) => { Some($name) };
 }
 
 /// Templates; the first is the default.
-pub(crate) const ALL: [Template; 5] = [
-    Template {
-        name: "map-review",
-        about: "Each document is read and checked by workers of its own, and a report is written of what was found right.",
-        files: files!("map-review": "blueprint.yaml", "request.json"),
-        workspace: None,
-    },
-    Template {
-        name: "pipeline",
-        about: "A message is classified, answered and reviewed; what the review refuses is done again.",
-        files: files!("pipeline": "blueprint.yaml", "request.json"),
-        workspace: None,
-    },
-    Template {
-        name: "supervisor",
-        about: "A supervisor splits a task among specialists, and an editor puts their results together.",
-        files: files!("supervisor": "blueprint.yaml", "request.json"),
-        workspace: None,
-    },
-    Template {
-        name: "approval",
-        about: "Nothing is published before a person has agreed.",
-        files: files!("approval": "blueprint.yaml", "request.json"),
-        workspace: None,
-    },
-    Template {
-        name: "workspace",
-        about: "Engineers change the files of one directory at the same time.",
-        files: files!("workspace": "blueprint.yaml", "request.json", "code/lamp.py"),
-        workspace: Some("code"),
-    },
-];
+pub(crate) const ALL: [Template; 5] = templates! {
+    "map-review":
+        "Each document is read and checked by workers of its own, and a report is written of what was found right.",
+        "blueprint.yaml", "request.json";
+    "pipeline": "A message is classified, answered and reviewed; what the review refuses is done again.",
+        "blueprint.yaml", "request.json";
+    "supervisor": "A supervisor splits a task among specialists, and an editor puts their results together.",
+        "blueprint.yaml", "request.json";
+    "approval": "Nothing is published before a person has agreed.", "blueprint.yaml", "request.json";
+    "workspace" with "code": "Engineers change the files of one directory at the same time.",
+        "blueprint.yaml", "request.json", "code/lamp.py";
+};

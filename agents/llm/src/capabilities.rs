@@ -11,6 +11,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use patchboard_kernel::code_enum;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::money::Money;
@@ -19,7 +20,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::exchange::ExchangeResult;
+use super::exchange::{ExchangeResult, Question};
 use super::failure_codes::deferral_of;
 use super::inline_tool_calls::parse_inline_calls;
 use super::reply::Completion;
@@ -88,16 +89,16 @@ pub struct Capability {
     pub note: Option<String>,
 }
 
-/// State of a finding.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Support {
-    /// Supported.
-    Yes,
-    /// Not supported.
-    No,
-    /// Not determined by the requests.
-    Unknown,
+code_enum! {
+    /// State of a finding.
+    Support {
+        /// Supported.
+        Yes = "yes",
+        /// Not supported.
+        No = "no",
+        /// Not determined by the requests.
+        Unknown = "unknown",
+    }
 }
 
 /// Failure of the first request.
@@ -121,15 +122,8 @@ impl Capability {
 
 impl fmt::Display for Capability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match self.state {
-            Support::Yes => "yes",
-            Support::No => "no",
-            Support::Unknown => "unknown",
-        };
-        match &self.note {
-            Some(note) => write!(f, "{state} ({note})"),
-            None => f.write_str(state),
-        }
+        let state = self.state.as_str();
+        if let Some(note) = &self.note { write!(f, "{state} ({note})") } else { f.write_str(state) }
     }
 }
 
@@ -336,7 +330,7 @@ impl CapabilityProbe {
         };
         let task = RequestSource::from(&asked);
         let (messages, offered) = (task.messages(), tool.map(std::slice::from_ref).unwrap_or_default());
-        let exchange = self.chat.exchange(task, &messages, offered, self.deadline);
+        let exchange = self.chat.exchange(Question { task, messages: &messages, offered, deadline: self.deadline });
         let exchanged = timeout_at(self.deadline, exchange).await;
         let exchanged =
             exchanged.unwrap_or(Err(HttpFailure::NoAnswer { received: Received::Nothing })).map_err(|failure| {

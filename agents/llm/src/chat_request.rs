@@ -51,7 +51,7 @@ impl Chat {
             messages: request::arranged(messages, shape),
             // The plainest request omits every optional member.
             stream: (stream != Stream::Off || shape.left_out != OmittedMembers::ALL).then_some(stream != Stream::Off),
-            stream_options: (stream == Stream::WithUsage).then(StreamOptions::default),
+            stream_options: (stream == Stream::WithUsage).then_some(StreamOptions { include_usage: true }),
             temperature,
             max_tokens: limit.filter(|_| shape.limit == Limit::MaxTokens),
             max_completion_tokens: limit.filter(|_| shape.limit == Limit::MaxCompletionTokens),

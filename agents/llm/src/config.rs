@@ -5,8 +5,8 @@ mod model;
 mod setting;
 
 use patchboard_kernel::blueprint::Duration;
-use serde::de::Error as _;
-use serde::{Deserialize as _, Deserializer};
+use patchboard_workspace::directory::checked;
+use serde::Deserializer;
 
 pub use embeddings::Embeddings;
 pub use model::{Api, Model, Streaming, Structured, check_temperature, check_url};
@@ -17,9 +17,6 @@ const SPAN_MAX_MS: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// Reads a time above zero, up to 366 days.
 pub fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let value = Duration::deserialize(deserializer)?;
-    match (1..=SPAN_MAX_MS).contains(&value.as_ms()) {
-        true => Ok(value),
-        false => Err(D::Error::custom("a time lies above zero, and within 366 days")),
-    }
+    let is_valid = |span: &Duration| (1..=SPAN_MAX_MS).contains(&span.as_ms());
+    checked(deserializer, is_valid, "a time lies above zero, and within 366 days")
 }

@@ -122,7 +122,9 @@ pub(crate) fn account(model: &Model) -> Option<Digest> {
 fn is_secret_by(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let mut words = name.split(|c: char| !c.is_ascii_alphanumeric());
-    words.any(|word| SECRET_NAMES.contains(&word) || SECRET_ENDS.iter().any(|end| word.ends_with(end)))
+    words.any(|word| {
+        SECRET_NAMES.split(' ').any(|name| name == word) || SECRET_ENDS.iter().any(|end| word.ends_with(end))
+    })
 }
 
 /// Replaces a secret in a text, also in URL, JSON and `Basic` encoding, and words that share its prefix.
@@ -161,19 +163,7 @@ fn mask_key_prefixes(text: &str, key: &str) -> String {
 }
 
 /// Words in names of headers and query members that mark their values as secrets.
-const SECRET_NAMES: [&str; 11] = [
-    "auth",
-    "authorization",
-    "bearer",
-    "code",
-    "cookie",
-    "credential",
-    "credentials",
-    "jwt",
-    "pass",
-    "sig",
-    "signature",
-];
+const SECRET_NAMES: &str = "auth authorization bearer code cookie credential credentials jwt pass sig signature";
 
 /// Suffixes of such words, as in `apikey`.
 const SECRET_ENDS: [&str; 5] = ["key", "password", "pwd", "secret", "token"];

@@ -37,21 +37,9 @@ const PARTS: [RequestPart; 14] = [
 ];
 
 /// Words of rejections that usually concern the prompt, not its form. The plainest request is tried at once.
-const EXPLAINED: [&str; 13] = [
-    "context_length",
-    "context length",
-    "context limit",
-    "context size",
-    "context window",
-    "prompt is too long",
-    "moderation",
-    "content policy",
-    "content filter",
-    "content_filter",
-    "content management policy",
-    "responsibleaipolicy",
-    "flagged",
-];
+const EXPLAINED: &str = "context_length, context length, context limit, context size, context window, \
+    prompt is too long, moderation, content policy, content filter, content_filter, content management policy, \
+    responsibleaipolicy, flagged";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DowngradeResult {
@@ -64,9 +52,10 @@ pub(super) struct DowngradeResult {
     pub(super) is_form_refused: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Certainty {
     /// The server rejected the request itself.
+    #[default]
     Rejection,
     /// The server failed, which may have been temporary.
     ServerFailure,
@@ -75,45 +64,24 @@ pub(super) enum Certainty {
 }
 
 /// Search for a request that a server accepts.
+#[derive(Default)]
 pub(super) struct Downgrade {
-    shape: RequestShape,
-    start: RequestShape,
+    pub(super) shape: RequestShape,
+    pub(super) start: RequestShape,
     has_tools: bool,
     refused: Vec<RequestShape>,
     /// Part under change, and the shape before the change.
     active: Option<(RequestPart, RequestShape)>,
     done: Vec<RequestPart>,
     last: Option<String>,
-    is_bare: bool,
+    /// All optional parts were left out at once.
+    pub(super) is_bare: bool,
     proof: Certainty,
 }
 
 impl Downgrade {
-    pub(super) const fn start(&self) -> RequestShape {
-        self.start
-    }
-
-    pub(super) const fn new(shape: RequestShape, has_tools: bool) -> Self {
-        Self {
-            shape,
-            start: shape,
-            has_tools,
-            refused: Vec::new(),
-            active: None,
-            done: Vec::new(),
-            last: None,
-            is_bare: false,
-            proof: Certainty::Rejection,
-        }
-    }
-
-    pub(super) const fn shape(&self) -> RequestShape {
-        self.shape
-    }
-
-    /// Returns true if all optional parts were left out at once.
-    pub(super) const fn is_bare(&self) -> bool {
-        self.is_bare
+    pub(super) fn new(shape: RequestShape, has_tools: bool) -> Self {
+        Self { shape, start: shape, has_tools, ..Self::default() }
     }
 
     /// Returns the finding after an answer; none if the first request was accepted.
@@ -162,7 +130,7 @@ impl Downgrade {
         let is_same = self.last.as_ref() == Some(&error);
         self.last = Some(error);
         let is_full = parts.len() == PARTS.len();
-        if is_full && !self.is_bare && EXPLAINED.iter().any(|explained| words.contains(explained)) {
+        if is_full && !self.is_bare && EXPLAINED.split(", ").any(|explained| words.contains(explained)) {
             self.proof = Certainty::Prompt;
             self.active = None;
             // Asks for a shorter reply first, if the rejection has numbers.
@@ -299,13 +267,7 @@ fn plainest(shape: RequestShape, part: RequestPart) -> RequestShape {
         RequestPart::Include => shape.without(OmittedMembers { include: true, ..without }),
         // The token counts of a stream.
         RequestPart::Stream if shape.stream == Stream::WithUsage => RequestShape { stream: Stream::On, ..shape },
-        RequestPart::Limit
-        | RequestPart::System
-        | RequestPart::Stream
-        | RequestPart::Turns
-        | RequestPart::ToolForms
-        | RequestPart::Tools
-        | RequestPart::Named => shape,
+        _ => shape,
     }
 }
 

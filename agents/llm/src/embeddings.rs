@@ -20,7 +20,7 @@ use super::credentials::Variables;
 use super::failure_codes::{code_of, deferral_of};
 use super::reply::estimate;
 use super::retries::retry_request;
-use super::transport::{self, Endpoint, HttpFailure};
+use super::transport::{Endpoint, HttpFailure};
 use crate::config::{Embeddings, Model};
 use crate::gate::{self, Gate, Permit, ProviderRejection};
 use crate::telemetry;
@@ -66,13 +66,8 @@ pub struct Embedder {
     variables: Arc<Variables>,
     gate: Gate,
     bulkhead: Arc<gate::Endpoint>,
-    connection: OnceLock<Result<Connection, String>>,
-}
-
-/// HTTP connection, created at first use: reading the system's certificates takes a while.
-struct Connection {
-    http: reqwest::Client,
-    endpoint: Endpoint,
+    /// Created at first use: reading the system's certificates takes a while.
+    connection: OnceLock<Result<Endpoint, String>>,
 }
 
 impl Embedder {
@@ -97,7 +92,7 @@ impl Embedder {
     }
 
     async fn ask(&self, board: &BoardId, texts: &[&str], deadline: Instant) -> Result<Vec<Embedding>, Failure> {
-        let connection = self.connection.get_or_init(|| self.connect()).as_ref();
+        let connection = self.connection.get_or_init(|| Endpoint::new(&self.server, &self.variables)).as_ref();
         let connection = connection.map_err(|why| Failure::new(FailureCode::NotConfigured, why.as_str()))?;
         let mut all: Vec<Embedding> = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
@@ -112,14 +107,9 @@ impl Embedder {
         }
     }
 
-    fn connect(&self) -> Result<Connection, String> {
-        let endpoint = Endpoint::new(&self.server, &self.variables)?;
-        Ok(Connection { http: transport::client(&self.server.url)?, endpoint })
-    }
-
     async fn send_with_retries(
         &self,
-        connection: &Connection,
+        connection: &Endpoint,
         board: &BoardId,
         texts: &[&str],
         deadline: Instant,
@@ -134,9 +124,9 @@ impl Embedder {
         };
         let send = || async {
             let permit = self.admitted(request.clone(), deadline).await?;
-            let answer = connection.send(body.clone(), deadline).await;
+            let answer = connection.post("/embeddings", body.clone(), deadline, &|| {}).await;
             report(&permit, answer.as_ref().err());
-            answer
+            answer.map(|answered| answered.value)
         };
         retry_request(self.server.max_tries, deadline, |_| true, send).await
     }
@@ -153,12 +143,6 @@ impl Embedder {
             return Err(HttpFailure::NotAdmitted);
         }
         timeout_at(deadline, waiting).await.map_err(|_| HttpFailure::NotAdmitted)
-    }
-}
-
-impl Connection {
-    async fn send(&self, body: Vec<u8>, deadline: Instant) -> Result<Value, HttpFailure> {
-        self.endpoint.post(&self.http, "/embeddings", body, deadline, &|| {}).await.map(|answered| answered.value)
     }
 }
 

@@ -22,6 +22,15 @@ use crate::admission::{await_limits, note_limited, note_reply, note_request_fail
 use crate::config::Streaming;
 use patchboard_runtime::tools::ToolDefinition;
 
+/// Turn of a conversation to be answered.
+#[derive(Clone, Copy)]
+pub(super) struct Question<'a> {
+    pub(super) task: RequestSource<'a>,
+    pub(super) messages: &'a [Message<'a>],
+    pub(super) offered: &'a [ToolDefinition],
+    pub(super) deadline: Instant,
+}
+
 pub(super) struct ExchangeResult {
     pub(super) answer: HttpAnswer,
     pub(super) has_tools: bool,
@@ -59,13 +68,8 @@ fn is_unexplained(status: u16, body: &str) -> bool {
 
 impl Chat {
     /// Sends a request, and plainer ones as long as the server rejects them.
-    pub(super) async fn exchange(
-        &self,
-        task: RequestSource<'_>,
-        messages: &[Message<'_>],
-        offered: &[ToolDefinition],
-        deadline: Instant,
-    ) -> Result<ExchangeResult, HttpFailure> {
+    pub(super) async fn exchange(&self, question: Question<'_>) -> Result<ExchangeResult, HttpFailure> {
+        let Question { task, messages, offered, deadline } = question;
         let key = task.key();
         let place = SchemaPlacement::for_tools(offered);
         let known = self.server_profile.lock().shape(&key, place, self.model.structured);
@@ -75,7 +79,8 @@ impl Chat {
         };
         let form = task.failures.map_or(known.form, |trouble| known.form.max(trouble.form()));
         let start = RequestShape { form, ..known };
-        let broken_off = task.call_key().and_then(|call| self.server_profile.lock().take_downgrade(call, place, start));
+        let broken_off = task.call_key();
+        let broken_off = broken_off.and_then(|call| self.server_profile.lock().take_downgrade(&(call, place), start));
         let (mut climb, mut refused) = match broken_off {
             Some((climb, refused)) => (climb, Some(refused)),
             None => (Downgrade::new(start, !offered.is_empty()), None),
@@ -83,8 +88,8 @@ impl Chat {
         let mut sent = BTreeSet::new();
         let mut fault = FailureCause::Unknown;
         loop {
-            let has_tools = !offered.is_empty() && !climb.shape().no_tools;
-            let request = self.request(task, messages, if has_tools { offered } else { &[] }, climb.shape());
+            let has_tools = !offered.is_empty() && !climb.shape.no_tools;
+            let request = self.request(task, messages, if has_tools { offered } else { &[] }, climb.shape);
             let body = self.body(&request).map_err(|error| HttpFailure::InvalidBody(error.to_string()))?;
             // A step may leave the request unchanged.
             if !sent.insert(sha256(&body))
@@ -102,7 +107,7 @@ impl Chat {
             if let Err(wait) = await_limits(task.call(), tokens, deadline).await {
                 note_limited(task.call());
                 if let Some((call, refused)) = task.call_key().zip(refused) {
-                    self.server_profile.lock().keep_downgrade(call, place, climb, refused);
+                    self.server_profile.lock().keep_downgrade((call, place), climb, refused);
                 }
                 return Err(HttpFailure::Limited { wait });
             }
@@ -116,13 +121,11 @@ impl Chat {
                     if let Some(found) = found {
                         let (shape, name) = (found.shape, &self.model.model);
                         let with = shape.beside(RequestShape { form, ..known });
+                        let note =
+                            format!("model {name} is asked with {with}: its server refused the request as it was");
                         match shape.drops_settings_of(known) {
-                            true => tracing::warn!(
-                                "model {name} is asked with {with}: its server refused the request as it was"
-                            ),
-                            false => tracing::info!(
-                                "model {name} is asked with {with}: its server refused the request as it was"
-                            ),
+                            true => tracing::warn!("{note}"),
+                            false => tracing::info!("{note}"),
                         }
                     }
                     if tools_refused.is_none()
@@ -143,9 +146,9 @@ impl Chat {
                         has_tools,
                         takes_answers: request.accepts_answer_tool(),
                         tools_refused,
-                        shape: climb.shape(),
+                        shape: climb.shape,
                         lesson,
-                        is_bare: climb.is_bare(),
+                        is_bare: climb.is_bare,
                         took: began.elapsed(),
                     });
                 }
@@ -156,7 +159,7 @@ impl Chat {
                     if task.is_deferred() && is_unexplained(status, &body) =>
                 {
                     if fault == FailureCause::Unknown && refused.is_none() {
-                        fault = self.determine_cause(task, climb.shape(), deadline).await;
+                        fault = self.determine_cause(task, climb.shape, deadline).await;
                     }
                     if fault == FailureCause::Request {
                         note_request_failure(task.call());

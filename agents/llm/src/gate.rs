@@ -19,7 +19,6 @@ mod tests;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -65,7 +64,6 @@ struct State {
 }
 
 /// Answer to a request for admission.
-#[derive(Debug)]
 pub enum AdmitResult {
     /// The call may be sent.
     Now(Permit),
@@ -188,12 +186,6 @@ impl Default for Gate {
     }
 }
 
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").finish_non_exhaustive()
-    }
-}
-
 impl Permit {
     /// Returns the model that the call is to be sent to.
     pub fn endpoint(&self) -> &Arc<Endpoint> {
@@ -257,13 +249,6 @@ impl Drop for Permit {
     }
 }
 
-impl fmt::Debug for Permit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let endpoint = &self.endpoint;
-        f.debug_struct("Permit").field("key", &endpoint.key).field("position", &self.position).finish_non_exhaustive()
-    }
-}
-
 impl Future for PendingPermit {
     type Output = Permit;
 
@@ -286,12 +271,6 @@ impl Drop for PendingPermit {
             let effects = state.core.take_effects();
             ((), effects.admitted, effects.transitions)
         });
-    }
-}
-
-impl fmt::Debug for PendingPermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting").finish_non_exhaustive()
     }
 }
 

@@ -99,10 +99,7 @@ impl Keys {
             }
             *current = Some(Run { at: Instant::now(), key });
         }
-        match current.as_ref().map(|run| run.key.clone()) {
-            Some(key) => key.map(Some),
-            None => Ok(None),
-        }
+        current.as_ref().map(|run| run.key.clone()).transpose()
     }
 
     pub(super) const fn can_renew(&self) -> bool {
@@ -111,10 +108,7 @@ impl Keys {
 
     /// Returns the keys to mask in messages.
     pub(super) fn secrets(&self) -> Vec<SecretString> {
-        match &self.source {
-            Source::Fixed(key) => key.iter().cloned().collect(),
-            Source::Program { .. } => self.issued.lock().clone(),
-        }
+        if let Source::Fixed(key) = &self.source { key.iter().cloned().collect() } else { self.issued.lock().clone() }
     }
 }
 

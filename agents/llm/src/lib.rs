@@ -46,6 +46,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
+use self::exchange::Question;
 use self::failure_codes::{code_of, deferral_of};
 pub use self::interrupted::InterruptedConversations;
 use self::reply::{Completion, FinishReason};
@@ -56,7 +57,7 @@ use self::server_profile::{SchemaPlacement, ServerProfile};
 use self::transport::{HttpAnswer, HttpFailure, OnReplyStart, Received};
 use crate::config::Model;
 use patchboard_kernel::text::one_line;
-use patchboard_runtime::tools::{BoxFuture, ToolDefinition};
+use patchboard_runtime::tools::BoxFuture;
 
 pub mod admission;
 mod api;
@@ -103,7 +104,6 @@ const REFUSED_MAX: usize = 200;
 
 /// A model behind a chat endpoint.
 pub struct Chat {
-    http: reqwest::Client,
     endpoint: transport::Endpoint,
     model: Model,
     server_profile: Mutex<ServerProfile>,
@@ -121,8 +121,7 @@ impl Chat {
     /// An error omits values that may be secret.
     pub fn new(model: &Model, variables: &Variables) -> Result<Self, String> {
         let endpoint = transport::Endpoint::new(model, variables)?;
-        let http = transport::client(&model.url)?;
-        Ok(Self { http, endpoint, model: model.clone(), server_profile: Mutex::default(), interrupted: Arc::default() })
+        Ok(Self { endpoint, model: model.clone(), server_profile: Mutex::default(), interrupted: Arc::default() })
     }
 
     /// Shares interrupted conversations with other models.
@@ -154,33 +153,24 @@ impl Chat {
     async fn in_time(&self, task: RequestSource<'_>) -> CallResult {
         let deadline = Instant::now() + task.timeout;
         pause(task, deadline).await;
-        let ModelReply { completion, .. } = self.ask(task, &task.messages(), &[], deadline).await?;
+        let question = Question { task, messages: &task.messages(), offered: &[], deadline };
+        let ModelReply { completion, .. } = self.ask(question).await?;
         Ok(completion.into_reply())
     }
 
-    async fn ask(
-        &self,
-        task: RequestSource<'_>,
-        messages: &[Message<'_>],
-        offered: &[ToolDefinition],
-        deadline: Instant,
-    ) -> Result<ModelReply, Failure> {
+    async fn ask(&self, question: Question<'_>) -> Result<ModelReply, Failure> {
+        let Question { task, deadline, .. } = question;
         let span = telemetry::chat(&self.model, task.reply_tokens);
-        let asking = self.ask_with_downgrades(task, messages, offered, deadline).instrument(span.clone());
+        let asking = self.ask_with_downgrades(question).instrument(span.clone());
         let reply = tokio::time::timeout_at(deadline, asking).await.unwrap_or_else(|_| Err(out_of_time(task)));
         telemetry::record_outcome(&span, reply.as_ref().map(|said| said.completion.usage));
         reply
     }
 
     /// Makes one call of the model, without the parts that the server rejects.
-    async fn ask_with_downgrades(
-        &self,
-        task: RequestSource<'_>,
-        messages: &[Message<'_>],
-        offered: &[ToolDefinition],
-        deadline: Instant,
-    ) -> Result<ModelReply, Failure> {
-        let exchanged = self.exchange(task, messages, offered, deadline).await.map_err(|failure| {
+    async fn ask_with_downgrades(&self, question: Question<'_>) -> Result<ModelReply, Failure> {
+        let Question { task, messages, offered, .. } = question;
+        let exchanged = self.exchange(question).await.map_err(|failure| {
             match !offered.is_empty() && failure_codes::is_tools_rejection(&failure) {
                 true => self.no_tools(&failure.to_string()),
                 false => self.name(task, &failure),
@@ -219,7 +209,7 @@ impl Chat {
     /// Sends a request. Calls `begun` at the first part of a streamed reply.
     async fn send(&self, body: Vec<u8>, deadline: Instant, begun: OnReplyStart<'_>) -> Result<HttpAnswer, HttpFailure> {
         let api = self.model.api;
-        let answered = self.endpoint.post(&self.http, api::path(api), body, deadline, begun).await?;
+        let answered = self.endpoint.post(api::path(api), body, deadline, begun).await?;
         Ok(HttpAnswer { value: api::decode(api, answered.value), ..answered })
     }
 

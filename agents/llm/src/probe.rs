@@ -40,12 +40,11 @@ pub enum ModelList {
 /// Requests a server's list of models.
 pub async fn probe(model: &Model, variables: &Variables, patience: Duration) -> ProbeResult {
     let deadline = Instant::now() + patience;
-    let made = transport::client(&model.url).and_then(|http| Ok((http, Endpoint::new(model, variables)?)));
-    let (http, endpoint) = match made {
-        Ok(made) => made,
+    let endpoint = match Endpoint::new(model, variables) {
+        Ok(endpoint) => endpoint,
         Err(why) => return ProbeResult::NotUsable(why),
     };
-    let response = match endpoint.get(&http, "/models", deadline).await {
+    let response = match endpoint.get("/models", deadline).await {
         Ok(response) => response,
         Err(HttpFailure::Key(why)) => return ProbeResult::NotUsable(why.to_string()),
         Err(failure) => return ProbeResult::Unreachable(failure.to_string()),

@@ -39,27 +39,12 @@ pub(super) fn format_failure(why: &str, more: &str, said: &str) -> String {
 /// Returns the message of an error body, with that of the server behind a gateway.
 pub(super) fn error_message(body: &str) -> String {
     let value: Value = serde_json::from_str(body).unwrap_or_default();
-    let value = match value.as_array().and_then(|all| all.first()) {
-        Some(first) => first,
-        None => &value,
-    };
+    let value = value.as_array().and_then(|all| all.first()).unwrap_or(&value);
     let nested = ["/error", "/base_resp", "/choices/0/error"];
     let nested = nested.iter().find_map(|place| value.pointer(place).filter(|error| !error.is_null()));
     let error = nested.unwrap_or(value);
-    let main = [
-        "message",
-        "detail",
-        "status_msg",
-        "error_msg",
-        "error_description",
-        "errors",
-        "title",
-        "error",
-        "msg",
-        "type",
-        "code",
-    ];
-    let main = error.as_str().map(str::to_owned).or_else(|| main.iter().find_map(|name| words(error.get(name)?)));
+    let main = "message detail status_msg error_msg error_description errors title error msg type code";
+    let main = error.as_str().map(str::to_owned).or_else(|| main.split(' ').find_map(|name| words(error.get(name)?)));
     let main = main.or_else(|| ["message", "detail"].iter().find_map(|name| words(value.get(name)?)));
     let Some(mut text) = main else { return readable(body) };
     // Message of the provider behind a gateway.
@@ -196,18 +181,10 @@ pub(super) fn names_model(body: &str) -> bool {
 }
 
 pub(super) fn is_context_exceeded(body: &str) -> bool {
-    const CONTEXT: [&str; 8] = [
-        "context length",
-        "context_length",
-        "context limit",
-        "context size",
-        "context window",
-        "prompt is too long",
-        "input is too long",
-        "too many tokens",
-    ];
+    const CONTEXT: &str = "context length, context_length, context limit, context size, context window, \
+        prompt is too long, input is too long, too many tokens";
     let message = error_message(body).to_ascii_lowercase();
-    CONTEXT.iter().any(|words| message.contains(words))
+    CONTEXT.split(", ").any(|words| message.contains(words))
 }
 
 pub(super) fn is_limit(body: &str) -> bool {
@@ -216,119 +193,51 @@ pub(super) fn is_limit(body: &str) -> bool {
 
 /// Reads a reason that needs an operator, if the status of a rejection does not show it.
 pub(super) fn operator_reason(status: u16, body: &str) -> Option<DeferralReason> {
-    const PAYMENT: [&str; 10] = [
-        "insufficient_quota",
-        "billing_hard_limit",
-        "insufficient balance",
-        "credit balance",
-        "purchase credits",
-        "out of credits",
-        "arrear",
-        "recharge",
-        "in good standing",
-        "account is suspended",
-    ];
-    const PLACE: [&str; 3] = ["location is not supported", "region is not supported", "territory not supported"];
-    const MODEL: [&str; 11] = [
-        "not found",
-        "not exist",
-        "not a valid model",
-        "invalid model",
-        "unknown model",
-        "no such model",
-        "no models loaded",
-        "decommissioned",
-        "no longer supported",
-        "no longer available",
-        "model identifier is invalid",
-    ];
+    const PAYMENT: &str = "insufficient_quota, billing_hard_limit, insufficient balance, credit balance, \
+        purchase credits, out of credits, arrear, recharge, in good standing, account is suspended";
+    const PLACE: &str = "location is not supported, region is not supported, territory not supported";
+    const MODEL: &str = "not found, not exist, not a valid model, invalid model, unknown model, no such model, \
+        no models loaded, decommissioned, no longer supported, no longer available, model identifier is invalid";
     // A part of the request may be called unknown as well.
-    const PARTS: [&str; 11] = [
-        "parameter",
-        "argument",
-        "field",
-        "tool",
-        "schema",
-        "format",
-        "role",
-        "temperature",
-        "reasoning",
-        "adapter",
-        "file",
-    ];
+    const PARTS: &str = "parameter, argument, field, tool, schema, format, role, temperature, reasoning, adapter, file";
     // Some servers repeat the prompt in their rejection: only their own message counts.
     let lower = error_message(body).to_ascii_lowercase();
     let is_suspended = lower.contains("account") && contains_words(&lower, "suspended");
-    if is_suspended || PAYMENT.iter().any(|words| lower.contains(words)) {
+    if is_suspended || PAYMENT.split(", ").any(|words| lower.contains(words)) {
         return Some(DeferralReason::PaymentRequired);
     }
-    if PLACE.iter().any(|words| lower.contains(words)) {
+    if PLACE.split(", ").any(|words| lower.contains(words)) {
         return Some(DeferralReason::AccessDenied);
     }
     let is_of_model = |sentence: String| {
-        let has = |all: &[&str]| all.iter().any(|word| sentence.contains(word));
-        contains_words(&sentence, "model") && has(&MODEL) && !has(&PARTS)
+        let has = |all: &str| all.split(", ").any(|word| sentence.contains(word));
+        contains_words(&sentence, "model") && has(MODEL) && !has(PARTS)
     };
     (matches!(status, 400 | 422) && sentences(body).any(is_of_model)).then_some(DeferralReason::ModelNotFound)
 }
 
 /// Returns true if a rejection concerns the key, though its status does not say so.
 pub(super) fn is_key_refused(status: u16, body: &str) -> bool {
-    const KEYS: [&str; 5] = ["api key", "api_key", "api-key", "apikey", "access token"];
-    const WRONG: [&str; 10] = [
-        "not valid",
-        "invalid",
-        "incorrect",
-        "expired",
-        "missing",
-        "revoked",
-        "wrong",
-        "malformed",
-        "unauthorized",
-        "not found",
-    ];
+    const KEYS: &str = "api key, api_key, api-key, apikey, access token";
+    const WRONG: &str = "not valid, invalid, incorrect, expired, missing, revoked, wrong, malformed, unauthorized, \
+        not found";
     matches!(status, 400 | 401 | 403 | 422)
         && sentences(body).any(|sentence| {
-            KEYS.iter().any(|key| sentence.contains(key)) && WRONG.iter().any(|word| contains_words(&sentence, word))
+            KEYS.split(", ").any(|key| sentence.contains(key))
+                && WRONG.split(", ").any(|word| contains_words(&sentence, word))
         })
 }
 
 pub(super) fn is_tools_unsupported(body: &str) -> bool {
-    const TOOLS: [&str; 5] = ["tool", "tool use", "tool calling", "function calling", "function call"];
-    const NONE: [&str; 12] = [
-        "not support",
-        "not supported",
-        "unsupported",
-        "not available",
-        "no support",
-        "not enabled",
-        "no endpoint",
-        "cannot use",
-        "not permitted",
-        "not allowed",
-        "not implemented",
-        "requires --",
-    ];
+    const TOOLS: &str = "tool, tool use, tool calling, function calling, function call";
+    const NONE: &str = "not support, not supported, unsupported, not available, no support, not enabled, no endpoint, \
+        cannot use, not permitted, not allowed, not implemented, requires --";
     // A part of one tool may be called unsupported as well.
-    const PARTS: [&str; 14] = [
-        "schema",
-        "name",
-        "description",
-        "choice",
-        "type",
-        "parameter",
-        "keyword",
-        "tool_call_id",
-        "tool_calls",
-        "role",
-        "message",
-        "parallel_tool_calls",
-        "argument",
-        "strict",
-    ];
+    const PARTS: &str = "schema, name, description, choice, type, parameter, keyword, tool_call_id, tool_calls, role, \
+        message, parallel_tool_calls, argument, strict";
     sentences(body).any(|sentence| {
-        let has = |all: &[&str]| all.iter().any(|word| contains_words(&sentence, word));
-        has(&TOOLS) && NONE.iter().any(|none| sentence.contains(none)) && !has(&PARTS)
+        let has = |all: &str| all.split(", ").any(|word| contains_words(&sentence, word));
+        has(TOOLS) && NONE.split(", ").any(|none| sentence.contains(none)) && !has(PARTS)
             || sentence.contains("enable-auto-tool-choice")
             || sentence.contains("tools param requires")
     })

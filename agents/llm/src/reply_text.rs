@@ -42,10 +42,7 @@ pub(super) fn strip_wrapping(text: &str) -> &str {
 /// Extracts the JSON text of a reply; returns the text as stripped by [`strip_wrapping`] if there is none.
 pub(super) fn extract_json(text: &str) -> Cow<'_, str> {
     let text = strip_wrapping(text);
-    match only(text) {
-        Some(found) => found,
-        None => Cow::Borrowed(text),
-    }
+    only(text).unwrap_or(Cow::Borrowed(text))
 }
 
 /// Extracts the JSON text from words that are no reply themselves.

@@ -75,10 +75,7 @@ impl<'a> RequestSource<'a> {
 
     /// Returns the call of the board, if one makes the request.
     pub(super) const fn call(self) -> Option<&'a Call> {
-        match self.origin {
-            Origin::Call(call) => Some(call),
-            Origin::Prompt(_) => None,
-        }
+        if let Origin::Call(call) = self.origin { Some(call) } else { None }
     }
 
     pub(super) fn call_key(self) -> Option<CallKey> {
@@ -244,13 +241,7 @@ impl<'a> Request<'a> {
 
 #[derive(Serialize)]
 pub(super) struct StreamOptions {
-    include_usage: bool,
-}
-
-impl Default for StreamOptions {
-    fn default() -> Self {
-        Self { include_usage: true }
-    }
+    pub(super) include_usage: bool,
 }
 
 /// Arranges the messages for a shape.

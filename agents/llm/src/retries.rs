@@ -44,10 +44,7 @@ pub(super) async fn retry_request<T, F: Future<Output = Result<T, HttpFailure>>>
 
 /// Returns the pause before a retry; `None` if there is no time for one.
 fn wait(failure: &HttpFailure, pause: Duration, left: Duration) -> Option<Duration> {
-    let asked = match failure {
-        HttpFailure::Status { wait, .. } => *wait,
-        _ => None,
-    };
+    let asked = if let HttpFailure::Status { wait, .. } = failure { *wait } else { None };
     let wait = asked.unwrap_or(pause);
     (wait < left).then_some(wait)
 }

@@ -17,46 +17,12 @@ use patchboard_protocols::blackboard;
 use serde_json::{Map, Value, json};
 
 /// Keywords that OpenAI's strict mode documents.
-const STRICT_KEYWORDS: [&str; 18] = [
-    "type",
-    "properties",
-    "required",
-    "additionalProperties",
-    "items",
-    "enum",
-    "anyOf",
-    "description",
-    "pattern",
-    "format",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minItems",
-    "maxItems",
-    "const",
-];
+const STRICT_KEYWORDS: &str = "type properties required additionalProperties items enum anyOf description pattern \
+    format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minItems maxItems const";
 
 /// Keywords that many engines for constrained decoding reject.
-const UNSUPPORTED_KEYWORDS: [&str; 16] = [
-    "uniqueItems",
-    "pattern",
-    "format",
-    "minLength",
-    "maxLength",
-    "minItems",
-    "maxItems",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minProperties",
-    "maxProperties",
-    "propertyNames",
-    "patternProperties",
-];
+const UNSUPPORTED_KEYWORDS: &str = "uniqueItems pattern format minLength maxLength minItems maxItems minimum maximum \
+    exclusiveMinimum exclusiveMaximum multipleOf minProperties maxProperties propertyNames patternProperties";
 
 /// Nesting limit for the doubling of objects in a closed schema.
 const DOUBLED_MAX: u32 = 3;
@@ -139,7 +105,7 @@ fn with_all_operations(worker: &Worker) -> Worker {
 /// only into schemas: names of properties are no keywords.
 pub(super) fn plain(schema: &mut Value) {
     let Some(members) = schema.as_object_mut() else { return };
-    members.retain(|keyword, _| !UNSUPPORTED_KEYWORDS.contains(&keyword.as_str()));
+    members.retain(|keyword, _| UNSUPPORTED_KEYWORDS.split(' ').all(|one| one != keyword));
     if let Some(value) = members.remove("const") {
         members.insert("enum".to_owned(), json!([value]));
     }
@@ -269,7 +235,7 @@ fn is_strict_at(schema: &Value, depth: usize) -> bool {
             "properties" => value.as_object().is_some_and(|all| all.values().all(|schema| is_strict_at(schema, depth))),
             "items" => is_strict_at(value, depth),
             "anyOf" => value.as_array().is_some_and(|all| all.iter().all(|schema| is_strict_at(schema, depth))),
-            other => STRICT_KEYWORDS.contains(&other),
+            other => STRICT_KEYWORDS.split(' ').any(|one| one == other),
         })
 }
 

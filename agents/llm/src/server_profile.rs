@@ -22,6 +22,8 @@ pub(super) type WorkerKey = (String, String);
 
 pub(super) type CallKey = (BoardId, InvocationId);
 
+pub(super) type DowngradeKey = (CallKey, SchemaPlacement);
+
 /// Part of a request that holds the form of the reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum SchemaPlacement {
@@ -38,6 +40,7 @@ impl SchemaPlacement {
     }
 }
 
+#[derive(Default)]
 pub(super) struct ServerProfile {
     /// Shape of requests, apart from their form.
     shape: RequestShape,
@@ -47,19 +50,7 @@ pub(super) struct ServerProfile {
     /// Forms that the server failed on, each with the form that was suspected.
     suspects: Bounded<(WorkerKey, SchemaPlacement), OutputMode>,
     /// Searches interrupted by the model's limits, each with the refusal to continue from.
-    downgrades: Bounded<(CallKey, SchemaPlacement), (Downgrade, HttpFailure)>,
-}
-
-impl Default for ServerProfile {
-    fn default() -> Self {
-        Self {
-            shape: RequestShape::default(),
-            no_format: false,
-            forms: Bounded::new(WORKERS_MAX),
-            suspects: Bounded::new(WORKERS_MAX),
-            downgrades: Bounded::new(WORKERS_MAX),
-        }
-    }
+    downgrades: Bounded<DowngradeKey, (Downgrade, HttpFailure)>,
 }
 
 impl ServerProfile {
@@ -113,24 +104,17 @@ impl ServerProfile {
     }
 
     /// Keeps the search for an acceptable request: the next attempt of the invocation continues it.
-    pub(super) fn keep_downgrade(
-        &mut self,
-        call: CallKey,
-        place: SchemaPlacement,
-        climb: Downgrade,
-        refused: HttpFailure,
-    ) {
-        self.downgrades.insert((call, place), (climb, refused));
+    pub(super) fn keep_downgrade(&mut self, key: DowngradeKey, climb: Downgrade, refused: HttpFailure) {
+        self.downgrades.insert(key, (climb, refused));
     }
 
     /// Removes and returns the interrupted search that began with this shape.
     pub(super) fn take_downgrade(
         &mut self,
-        call: CallKey,
-        place: SchemaPlacement,
+        key: &DowngradeKey,
         start: RequestShape,
     ) -> Option<(Downgrade, HttpFailure)> {
-        self.downgrades.remove(&(call, place)).filter(|(climb, _)| climb.start() == start)
+        self.downgrades.remove(key).filter(|(climb, _)| climb.start == start)
     }
 
     /// Streams from now on, so that bytes distinguish a slow answer from none.
@@ -149,6 +133,12 @@ pub(super) struct Bounded<K, V> {
     max: usize,
     values: BTreeMap<K, V>,
     order: VecDeque<K>,
+}
+
+impl<K: Ord + Clone, V> Default for Bounded<K, V> {
+    fn default() -> Self {
+        Self::new(WORKERS_MAX)
+    }
 }
 
 impl<K: Ord + Clone, V> Bounded<K, V> {

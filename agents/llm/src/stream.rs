@@ -32,18 +32,31 @@ trait PartialAnswer: Send {
     /// Adds an event that is no error itself. Returns the body of the error that it carries.
     fn event(&mut self, event: Map<String, Value>) -> Option<Value>;
 
-    /// Returns the bytes that are kept.
-    fn kept(&self) -> usize;
-
-    fn has_content(&self) -> bool;
+    fn progress(&self) -> &Progress;
 
     /// Returns true if the model reported its end.
-    fn is_finished(&self) -> bool;
-
-    /// Returns true if no further event belongs to the answer.
-    fn is_over(&self) -> bool;
+    fn is_finished(&self) -> bool {
+        self.progress().is_over
+    }
 
     fn answer(self: Box<Self>) -> Value;
+}
+
+#[derive(Default)]
+struct Progress {
+    /// Bytes that are kept.
+    kept: usize,
+    has_content: bool,
+    /// No further event belongs to the answer.
+    is_over: bool,
+}
+
+impl Progress {
+    /// Counts bytes of content.
+    fn add(&mut self, bytes: usize) {
+        self.kept += bytes;
+        self.has_content |= bytes > 0;
+    }
 }
 
 pub(super) struct StreamParser {
@@ -112,7 +125,7 @@ impl StreamParser {
                     self.line.push(*byte);
                 }
             }
-            if self.line.len() + self.data.len() + self.fold.kept() > TEXT_MAX || self.bytes > STREAM_MAX {
+            if self.line.len() + self.data.len() + self.fold.progress().kept > TEXT_MAX || self.bytes > STREAM_MAX {
                 return Err(format!("the answer is longer than {TEXT_MAX} bytes"));
             }
         }
@@ -125,7 +138,7 @@ impl StreamParser {
     }
 
     pub(super) fn has_content(&self) -> bool {
-        self.fold.has_content()
+        self.fold.progress().has_content
     }
 
     pub(super) fn is_finished(&self) -> bool {
@@ -139,7 +152,7 @@ impl StreamParser {
         self.line(&line);
         self.event();
         if let Some(error) = self.error.take() {
-            return if self.fold.has_content() {
+            return if self.fold.progress().has_content {
                 Err(format!(
                     "the stream ended with an error: {}",
                     super::provider_errors::error_message(&error.to_string())
@@ -200,7 +213,7 @@ impl StreamParser {
         if let Some(error) = error {
             self.error.get_or_insert(error);
         }
-        self.is_done |= self.fold.is_over();
+        self.is_done |= self.fold.progress().is_over;
     }
 }
 

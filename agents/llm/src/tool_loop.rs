@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
 use super::credentials::account;
+use super::exchange::Question;
 use super::inline_tool_calls::parse_inline_calls;
 use super::interrupted::ConversationTail;
 use super::reply::{Completion, ToolCall, estimate};
@@ -66,7 +67,7 @@ impl Chat {
         };
         for left in (0..iterations).rev() {
             let offered = if left == 0 { &[][..] } else { &definitions[..] };
-            let reply = self.ask(task, &talk.messages, offered, deadline).await;
+            let reply = self.ask(Question { task, messages: &talk.messages, offered, deadline }).await;
             if talk.messages.len() > prompt && reply.as_ref().is_err_and(|failure| failure.deferral.is_some()) {
                 let (prompt, rest) = talk.into_tail(prompt, left + 1, tools.take_memory());
                 self.interrupted.lock().keep(call, &prompt, model, rest);

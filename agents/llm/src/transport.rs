@@ -154,8 +154,9 @@ pub fn client(url: &str) -> Result<reqwest::Client, String> {
     })
 }
 
-/// Address and headers of a model's requests.
+/// Connection to a model's server, with the address and the headers of its requests.
 pub(super) struct Endpoint {
+    http: reqwest::Client,
     base: Url,
     api: Api,
     pub(super) access: Credentials,
@@ -174,20 +175,19 @@ impl Endpoint {
             let name = HeaderName::try_from(name).map_err(|_| format!("{name:?} is no name for a header"))?;
             headers.insert(name, sensitive(value));
         }
-        Ok(Self { base, api: model.api, access, headers })
+        Ok(Self { http: client(&model.url)?, base, api: model.api, access, headers })
     }
 
     /// Sends a JSON body and reads the whole answer, one JSON value or a stream of events. If the server rejects the
     /// key of a program, the program is run again. Calls `begun` at the first part of a streamed reply.
     pub(super) async fn post(
         &self,
-        http: &reqwest::Client,
         path: &str,
         body: Vec<u8>,
         deadline: Instant,
         begun: OnReplyStart<'_>,
     ) -> Result<HttpAnswer, HttpFailure> {
-        let answered = self.post_once(http, path, body, deadline, begun).await;
+        let answered = self.post_once(path, body, deadline, begun).await;
         answered.map_err(|failure| match failure {
             // Masks before any part of it is truncated.
             HttpFailure::Status { status, wait, body, cause: fault } => {
@@ -199,7 +199,6 @@ impl Endpoint {
 
     async fn post_once(
         &self,
-        http: &reqwest::Client,
         path: &str,
         body: Vec<u8>,
         deadline: Instant,
@@ -207,22 +206,17 @@ impl Endpoint {
     ) -> Result<HttpAnswer, HttpFailure> {
         let key = self.key(None, deadline).await?;
         let request = self.request(Method::POST, path, key.as_ref(), body.clone())?;
-        let answered = answer(http, self.api, request, deadline, begun).await;
+        let answered = answer(&self.http, self.api, request, deadline, begun).await;
         if !self.access.keys.can_renew() || !matches!(answered, Err(HttpFailure::Status { status: 401, .. })) {
             return answered;
         }
         let renewed = self.key(key.as_ref(), deadline).await?;
-        answer(http, self.api, self.request(Method::POST, path, renewed.as_ref(), body)?, deadline, begun).await
+        answer(&self.http, self.api, self.request(Method::POST, path, renewed.as_ref(), body)?, deadline, begun).await
     }
 
-    pub(super) async fn get(
-        &self,
-        http: &reqwest::Client,
-        path: &str,
-        deadline: Instant,
-    ) -> Result<Response, HttpFailure> {
+    pub(super) async fn get(&self, path: &str, deadline: Instant) -> Result<Response, HttpFailure> {
         let key = self.key(None, deadline).await?;
-        sent(http, self.request(Method::GET, path, key.as_ref(), Vec::new())?, deadline).await
+        sent(&self.http, self.request(Method::GET, path, key.as_ref(), Vec::new())?, deadline).await
     }
 
     /// Returns the key to send. A failure of the program that prints it may be temporary.

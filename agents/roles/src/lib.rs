@@ -41,12 +41,12 @@ pub fn find(name: &str) -> Option<Role> {
 /// Checks a seat of a role; returns an error message.
 pub fn config_error(role: Role, worker: &Worker) -> Option<String> {
     match role {
-        Role::Begin => roles::begin_config_error(worker),
-        Role::Confirm | Role::Crud | Role::Resolve | Role::Resume => roles::department_config_error(worker),
+        Role::Begin => roles::places(worker).err(),
+        Role::Confirm | Role::Crud | Role::Resolve | Role::Resume => roles::department(worker).err(),
         Role::Coordinator => room::config_error(worker),
         Role::Handoff => handoff::config_error(worker),
         Role::Negotiator => negotiation::config_error(worker),
-        Role::Perceive => roles::perceive_config_error(worker),
+        Role::Perceive => roles::into(worker).err(),
         Role::Vote => vote::config_error(worker),
         Role::Workflow => workflow::config_error(worker),
     }

@@ -83,15 +83,19 @@ impl AcceptedDraft {
 
 /// Reviews an answer in JSON or YAML, with or without a fence around it.
 pub(super) fn review(text: &str, brief: &DesignRequest, terms: &DesignLimits) -> Review {
-    let refused = |findings| Review { findings, accepted: None };
+    match accept(text, brief, terms) {
+        Ok(accepted) => Review { findings: accepted.findings.clone(), accepted: Some(accepted) },
+        Err(findings) => Review { findings, accepted: None },
+    }
+}
+
+fn accept(text: &str, brief: &DesignRequest, terms: &DesignLimits) -> Result<AcceptedDraft, Vec<Diagnostic>> {
+    let single = |finding| vec![finding];
     if text.len() > ANSWER_MAX {
         let message = format!("the answer is longer than {ANSWER_MAX} bytes");
-        return refused(vec![Diagnostic::new("too_large", "", message, "Write a smaller blueprint.")]);
+        return Err(vec![Diagnostic::new("too_large", "", message, "Write a smaller blueprint.")]);
     }
-    let mut source = match Source::read("answer", inside(text)) {
-        Ok(source) => source,
-        Err(finding) => return refused(vec![finding]),
-    };
+    let mut source = Source::read("answer", inside(text)).map_err(single)?;
     let input = source.take_member("input");
     let mut findings = Vec::new();
     restrict(&source, &mut findings);
@@ -99,27 +103,19 @@ pub(super) fn review(text: &str, brief: &DesignRequest, terms: &DesignLimits) ->
     let found = report.findings.clone();
     let Some(blueprint) = report.blueprint.filter(|_| findings.is_empty()) else {
         findings.extend(report.findings.into_iter().filter(|finding| finding.severity == Severity::Error));
-        return refused(findings);
+        return Err(findings);
     };
     let mut refusals = unbound_elements(&blueprint, &source);
     // For people this is only a warning, because they may intend it.
     let wide = found.into_iter().filter(|finding| finding.code == "wide_grant");
     refusals.extend(wide.map(|finding| Diagnostic { severity: Severity::Error, ..finding }));
     if !refusals.is_empty() {
-        return refused(refusals);
+        return Err(refusals);
     }
-    let input = match fit(&blueprint, input, brief) {
-        Ok(input) => input,
-        Err(findings) => return refused(findings),
-    };
+    let input = fit(&blueprint, input, brief)?;
     if !brief.documents.is_empty() && !reads_documents(&blueprint) {
         let help = "Give `/request/documents/*` to the `reads` of who works with them.";
-        return refused(vec![Diagnostic::new(
-            "documents_unread",
-            "/workers",
-            "no worker reads /request/documents",
-            help,
-        )]);
+        return Err(vec![Diagnostic::new("documents_unread", "/workers", "no worker reads /request/documents", help)]);
     }
     let mut value = source.value().clone();
     if let Some(members) = value.as_object_mut() {
@@ -132,15 +128,11 @@ pub(super) fn review(text: &str, brief: &DesignRequest, terms: &DesignLimits) ->
         OrderedJson::new(&value, reply_schema::ORDER).yaml()
     );
     // Checks the text again as it will be read, so that findings name its lines and lowered limits are checked as well.
-    let report = match Source::read("blueprint", &yaml) {
-        Ok(source) => patchboard_protocols::check(&source),
-        Err(finding) => return refused(vec![finding]),
-    };
-    let Some(blueprint) = report.blueprint else { return refused(report.findings) };
+    let report = patchboard_protocols::check(&Source::read("blueprint", &yaml).map_err(single)?);
+    let Some(blueprint) = report.blueprint else { return Err(report.findings) };
     let mut findings = report.findings;
     findings.extend(capped);
-    let accepted = AcceptedDraft { blueprint, yaml, input, findings: findings.clone() };
-    Review { findings, accepted: Some(accepted) }
+    Ok(AcceptedDraft { blueprint, yaml, input, findings })
 }
 
 pub(super) fn incomplete_answer(failure: &Failure) -> Diagnostic {

@@ -126,18 +126,13 @@ impl RedactedViews {
                     result.views.extend(&redacted.texts);
                     continue;
                 }
-                Body::Committed(it) => attempt_of(&it.by),
-                Body::NoOp(it) => attempt_of(&it.by),
-                Body::Expanded(it) => attempt_of(&it.by),
-                Body::Rejected(it) => attempt_of(&it.by),
-                Body::Failed(it) => attempt_of(&it.by),
-                Body::Approval(it) => attempt_of(&it.by),
                 Body::Late(it) => {
                     let view = it.invocation.zip(it.attempt).and_then(|attempt| views.get(&attempt));
                     result.answers.extend(view.filter(|_| record.is_redacted()));
                     continue;
                 }
-                _ => continue,
+                Body::Deferred(_) => continue,
+                body => body.author().and_then(attempt_of),
             };
             let view = by.map(|Attempt { view, .. }| view);
             result.answers.extend(view.filter(|_| record.is_redacted()));

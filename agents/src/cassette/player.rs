@@ -221,10 +221,7 @@ impl Player {
         if entry.tools.is_empty() {
             return Ok(());
         }
-        let mut tools = match &self.toolbox {
-            Some(toolbox) => toolbox.open(call).await?,
-            None => None,
-        };
+        let mut tools = if let Some(toolbox) = &self.toolbox { toolbox.open(call).await? } else { None };
         let Some(tools) = &mut tools else {
             let message = format!("worker {} used tools when it was recorded, and has none here", entry.worker);
             return Err(Failure::new(FailureCode::CassetteMiss, message));

@@ -11,7 +11,6 @@
 //! so are all later ones on this board. `replay` is not implemented here (docs/decisions/0031.md).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,12 +163,6 @@ impl Sessions {
     }
 }
 
-impl fmt::Debug for Sessions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sessions").field("limits", &self.limits).finish_non_exhaustive()
-    }
-}
-
 impl LossReason {
     fn is(&self, why: &str) {
         *self.0.lock() = why.to_owned();
@@ -287,10 +280,7 @@ async fn serve(mut group: Group, mut jobs: mpsc::Receiver<Job>, loss: LossReason
         };
     }
     // From here on, callers find the process gone, with the reason.
-    let why = match &end {
-        ServeEnd::Unneeded(why) | ServeEnd::Broken(why, _) => why,
-        ServeEnd::Silent(_) => "it had ended",
-    };
+    let why = if let ServeEnd::Unneeded(why) | ServeEnd::Broken(why, _) = &end { why } else { "it had ended" };
     loss.is(why);
     jobs.close();
     drop(stdin);

@@ -2,8 +2,7 @@
 
 use patchboard_kernel::blueprint::{BoardLimits, Duration};
 use patchboard_llm::config::span;
-use patchboard_workspace::directory::positive;
-use serde::de::Error as _;
+use patchboard_workspace::directory::{checked, positive};
 use serde::{Deserialize, Deserializer};
 
 /// Upper bound of [`DesignLimits::repairs`].
@@ -107,10 +106,5 @@ impl Architect {
 }
 
 fn repairs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    let value = u32::deserialize(deserializer)?;
-    if value <= REPAIRS_MAX {
-        Ok(value)
-    } else {
-        Err(D::Error::custom(format!("repairs lies between 0 and {REPAIRS_MAX}")))
-    }
+    checked(deserializer, |value| *value <= REPAIRS_MAX, format_args!("repairs lies between 0 and {REPAIRS_MAX}"))
 }

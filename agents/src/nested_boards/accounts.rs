@@ -37,18 +37,10 @@ struct Account {
 impl Account {
     /// Counts a record of the outer board.
     fn count(&mut self, invocation: InvocationId, record: &Record) {
+        use Kind::*;
         self.read = Some(record.seq);
-        let is_of_call = matches!(
-            record.kind,
-            Kind::Invoked
-                | Kind::Deferred
-                | Kind::Committed
-                | Kind::NoOp
-                | Kind::Expanded
-                | Kind::Approval
-                | Kind::Rejected
-                | Kind::Failed
-        );
+        let is_of_call =
+            matches!(record.kind, Invoked | Deferred | Committed | NoOp | Expanded | Approval | Rejected | Failed);
         let Some(Ok(body)) = is_of_call.then(|| record.body()) else { return };
         if matches!(body, Body::Invoked(invoked) if invoked.invocation == invocation) {
             self.since.get_or_insert(record.at);

@@ -98,16 +98,10 @@ pub(super) async fn wait_for_progress(board: &BoardHandle, seen: Seq) -> bool {
 
 /// Waits for a record other than a further try at the provider. Returns false if the board is closed.
 async fn progress(records: &mut Subscription) -> bool {
+    use Kind::*;
     while let Some(Ok(record)) = records.next().await {
         match record.kind {
-            Kind::Invoked
-            | Kind::Deferred
-            | Kind::Paused
-            | Kind::Resumed
-            | Kind::Tick
-            | Kind::Jumped
-            | Kind::Epoch
-            | Kind::Snapshot => {}
+            Invoked | Deferred | Paused | Resumed | Tick | Jumped | Epoch | Snapshot => {}
             _ => return true,
         }
     }

@@ -1,5 +1,6 @@
 //! The operator's settings of a directory that agents share.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use serde::de::Error as _;
@@ -39,8 +40,17 @@ const fn default_file_bytes() -> u64 {
 pub fn positive<'de, D: Deserializer<'de>, N: Deserialize<'de> + PartialEq + Default>(
     deserializer: D,
 ) -> Result<N, D::Error> {
-    let value = N::deserialize(deserializer)?;
-    if value == N::default() { Err(D::Error::custom("a limit lies above zero")) } else { Ok(value) }
+    checked(deserializer, |value| *value != N::default(), "a limit lies above zero")
+}
+
+/// Deserializes a value and checks it; `message` describes the valid ones.
+pub fn checked<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+    is_valid: impl FnOnce(&T) -> bool,
+    message: impl Display,
+) -> Result<T, D::Error> {
+    let value = T::deserialize(deserializer)?;
+    if is_valid(&value) { Ok(value) } else { Err(D::Error::custom(message)) }
 }
 
 /// Deserializes lines of a `.gitignore`.

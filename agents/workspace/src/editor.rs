@@ -62,82 +62,45 @@ pub struct EditorTool {
     description: &'static str,
     needs: &'static [&'static str],
     takes: &'static [&'static str],
-    /// True if the tool changes files.
-    pub is_edit: bool,
 }
 
 /// Sentence for reading tools, used where edits are checked against the read set.
 const COUNTS: &str = " What is shown counts as read.";
 
+/// Makes the tools: name, title, arguments that it needs and others that it takes, description.
+macro_rules! tools {
+    ($($name:literal, $title:literal, [$($needs:literal),*], [$($takes:literal),*]: $description:literal;)*) => {
+        [$(EditorTool {
+            name: $name,
+            title: $title,
+            description: $description,
+            needs: &[$($needs),*],
+            takes: &[$($takes),*],
+        }),*]
+    };
+}
+
 /// All editor tools.
-pub const ALL: [EditorTool; 8] = [
-    EditorTool {
-        name: "view",
-        title: "Show a file",
-        description: "Show a file with its line numbers, or a part of it; of a directory, the files in it and below.",
-        needs: &["path"],
-        takes: &["view_range", "view_columns"],
-        is_edit: false,
-    },
-    EditorTool {
-        name: "list",
-        title: "List files",
-        description: "List the files of a directory and below, or all of them.",
-        needs: &[],
-        takes: &["path"],
-        is_edit: false,
-    },
-    EditorTool {
-        name: "search",
-        title: "Find lines",
-        description: "Find lines in the files of a directory and below, or in all of them; view a file to see what is around \
-             them.",
-        needs: &["pattern"],
-        takes: &["path", "regex"],
-        is_edit: false,
-    },
-    EditorTool {
-        name: "create",
-        title: "Write a file",
-        description: "Write a whole file: a new one, or a new content of one that you have viewed. To change a part, use \
-             str_replace.",
-        needs: &["path", "file_text"],
-        takes: &["intent", "version"],
-        is_edit: true,
-    },
-    EditorTool {
-        name: "str_replace",
-        title: "Replace a piece of a file",
-        description: "Replace one piece of a file that you have viewed.",
-        needs: &["path", "old_str"],
-        takes: &["new_str", "intent", "version"],
-        is_edit: true,
-    },
-    EditorTool {
-        name: "insert",
-        title: "Insert lines",
-        description: "Insert lines behind a line of a file that you have viewed; the number is the one that was shown to you.",
-        needs: &["path", "insert_line", "insert_text"],
-        takes: &["intent", "version"],
-        is_edit: true,
-    },
-    EditorTool {
-        name: "delete",
-        title: "Remove a file",
-        description: "Remove a file that you have viewed.",
-        needs: &["path"],
-        takes: &["intent", "version"],
-        is_edit: true,
-    },
-    EditorTool {
-        name: "rename",
-        title: "Rename a file",
-        description: "Give a file that you have viewed another name, which no file has.",
-        needs: &["path", "new_path"],
-        takes: &["intent", "version"],
-        is_edit: true,
-    },
-];
+pub const ALL: [EditorTool; 8] = tools! {
+    "view", "Show a file", ["path"], ["view_range", "view_columns"]:
+        "Show a file with its line numbers, or a part of it; of a directory, the files in it and below.";
+    "list", "List files", [], ["path"]:
+        "List the files of a directory and below, or all of them.";
+    "search", "Find lines", ["pattern"], ["path", "regex"]:
+        "Find lines in the files of a directory and below, or in all of them; view a file to see what is around \
+             them.";
+    "create", "Write a file", ["path", "file_text"], ["intent", "version"]:
+        "Write a whole file: a new one, or a new content of one that you have viewed. To change a part, use \
+             str_replace.";
+    "str_replace", "Replace a piece of a file", ["path", "old_str"], ["new_str", "intent", "version"]:
+        "Replace one piece of a file that you have viewed.";
+    "insert", "Insert lines", ["path", "insert_line", "insert_text"], ["intent", "version"]:
+        "Insert lines behind a line of a file that you have viewed; the number is the one that was shown to you.";
+    "delete", "Remove a file", ["path"], ["intent", "version"]:
+        "Remove a file that you have viewed.";
+    "rename", "Rename a file", ["path", "new_path"], ["intent", "version"]:
+        "Give a file that you have viewed another name, which no file has.";
+};
 
 /// Returns the tools of the agent named `author` in files; the reading tools alone if it may not edit.
 pub fn definitions(
@@ -153,7 +116,7 @@ pub fn definitions(
         EditConcurrency::OwnTree => String::new(),
         _ => convention(author, is_required, spec.annotate),
     };
-    let shown = ALL.into_iter().filter(|tool| may_edit || !tool.is_edit);
+    let shown = ALL.into_iter().filter(|tool| may_edit || !tool.is_edit());
     shown.map(|tool| (tool, tool.definition(&of_all, &convention, is_required, concurrency))).collect()
 }
 
@@ -170,10 +133,15 @@ pub fn is_tool(name: &str) -> bool {
 
 /// Returns whether an editing tool has this name.
 pub fn is_edit(name: &str) -> bool {
-    ALL.iter().any(|known| known.name == name && known.is_edit)
+    ALL.iter().any(|known| known.name == name && known.is_edit())
 }
 
 impl EditorTool {
+    /// Returns true if the tool changes files: only an edit takes an intent.
+    pub fn is_edit(&self) -> bool {
+        self.takes.contains(&"intent")
+    }
+
     fn definition(
         &self,
         of_all: &Value,
@@ -184,12 +152,12 @@ impl EditorTool {
         let says_whose = if concurrency == EditConcurrency::OwnTree { "" } else { self.says_whose() };
         let counts =
             if concurrency == EditConcurrency::Checked && matches!(self.name, "view" | "search") { COUNTS } else { "" };
-        let description = match self.is_edit {
+        let description = match self.is_edit() {
             true => format!("{convention}{} {}", self.description, concurrency.rule()),
             false => format!("{}{counts}{says_whose}", self.description),
         };
         let mut required = self.needs.to_vec();
-        required.extend((self.is_edit && is_intent_required).then_some("intent"));
+        required.extend((self.is_edit() && is_intent_required).then_some("intent"));
         let is_taken =
             |name: &&&str| concurrency != EditConcurrency::OwnTree || !matches!(**name, "intent" | "version");
         let properties: Map<String, Value> = self

@@ -5,8 +5,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use patchboard_kernel::blueprint::Duration;
-use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+
+use crate::directory::checked;
 
 /// Grant that allows commits.
 pub const GIT: &str = "git";
@@ -71,9 +72,6 @@ impl Program {
 }
 
 fn program<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let words = Vec::<String>::deserialize(deserializer)?;
-    match words.first() {
-        Some(first) if !first.is_empty() => Ok(words),
-        Some(_) | None => Err(D::Error::custom("a program is a list that begins with its name")),
-    }
+    let has_name = |words: &Vec<String>| words.first().is_some_and(|first| !first.is_empty());
+    checked(deserializer, has_name, "a program is a list that begins with its name")
 }

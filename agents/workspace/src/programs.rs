@@ -119,7 +119,8 @@ pub async fn run(
     arguments: &[String],
     runner: Runner<'_>,
 ) -> Result<ProgramResult, ProgramError> {
-    check_arguments(name, program, arguments)?;
+    let place = program.cwd.as_deref().unwrap_or(workspace.disk().path());
+    let (command, limit) = prepare(place, name, program, arguments, runner)?;
     let set = PathSet::parse(program.changes.iter().map(String::as_str))?;
     let by = format!("{}, running {name},", runner.label);
     // A program that changes nothing needs no lock.
@@ -127,9 +128,6 @@ pub async fn run(
         true => None,
         false => Some(workspace.locks().acquire(set.clone(), &by, Instant::now() + WAITS_MAX).await?),
     };
-    let limit = limit(program);
-    let place = program.cwd.as_deref().unwrap_or(workspace.disk().path());
-    let command = command(place, name, program, arguments, runner)?;
     let (own, label, intent) = (Arc::clone(workspace), runner.label.to_owned(), intent(name, arguments));
     let name = name.to_owned();
     run_to_completion(|unwanted| async move {
@@ -164,14 +162,12 @@ pub async fn run_in(
     arguments: &[String],
     runner: Runner<'_>,
 ) -> Result<ProgramResult, ProgramError> {
-    check_arguments(name, program, arguments)?;
     let place = match program.cwd.as_deref().and_then(|cwd| cwd.canonicalize().ok()) {
         None => copy.to_owned(),
         // A working directory inside the workspace is mapped to the copy.
         Some(cwd) => cwd.strip_prefix(workspace.disk().path()).map_or(cwd.clone(), |below| copy.join(below)),
     };
-    let limit = limit(program);
-    let command = command(&place, name, program, arguments, runner)?;
+    let (command, limit) = prepare(&place, name, program, arguments, runner)?;
     let name = name.to_owned();
     run_to_completion(|unwanted| async move { run_process(&name, command, limit, unwanted).await }).await
 }
@@ -214,17 +210,15 @@ fn end(done: &Result<ProgramResult, ProgramError>) -> String {
     }
 }
 
-fn limit(program: &Program) -> Duration {
-    program.timeout.map_or(RUNS_MAX, |timeout| Duration::from_millis(timeout.as_ms())).min(RUNS_MAX)
-}
-
-fn command(
+/// Returns the command line of a run, and its time limit.
+fn prepare(
     place: &Path,
     name: &str,
     program: &Program,
     arguments: &[String],
     runner: Runner<'_>,
-) -> Result<Command, ProgramError> {
+) -> Result<(Command, Duration), ProgramError> {
+    check_arguments(name, program, arguments)?;
     let Some((first, own)) = program.program.split_first() else {
         let message = format!("{name} has no command line");
         return Err(ProgramError::Program(ProgramCode::CannotStart, message));
@@ -243,7 +237,8 @@ fn command(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    Ok(command)
+    let limit = program.timeout.map_or(RUNS_MAX, |timeout| Duration::from_millis(timeout.as_ms())).min(RUNS_MAX);
+    Ok((command, limit))
 }
 
 enum RunEnd {

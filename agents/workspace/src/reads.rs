@@ -180,10 +180,7 @@ impl Reads {
             count -= declared.remove(&oldest).map_or(0, |reads| reads.len());
             forgotten.push(oldest);
         }
-        match forgotten.is_empty() {
-            true => Ok(declared.into_values().flatten().collect()),
-            false => Err(forgotten),
-        }
+        if forgotten.is_empty() { Ok(declared.into_values().flatten().collect()) } else { Err(forgotten) }
     }
 
     fn parts(&self) -> usize {

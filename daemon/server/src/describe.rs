@@ -285,9 +285,10 @@ fn block(text: &str) -> String {
 /// Returns a line with its indentation, truncated if very long.
 fn short_line(line: &str) -> String {
     let line: String = line.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
-    match line.char_indices().nth(BLOCK_LINE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
+    if let Some((end, _)) = line.char_indices().nth(BLOCK_LINE_CHARS_MAX) {
+        format!("{}…", &line[..end])
+    } else {
+        line
     }
 }
 
@@ -304,10 +305,7 @@ pub fn cause(rule: Option<&RuleName>, trigger: &Trigger) -> String {
             format!("{} was stopped: {}", branch(rule.as_ref(), worker), reason(*why))
         }
     };
-    match rule {
-        Some(rule) => format!("rule {}: {what}", name(rule.as_str())),
-        None => what,
-    }
+    if let Some(rule) = rule { format!("rule {}: {what}", name(rule.as_str())) } else { what }
 }
 
 /// Lists the operations of a patch and their places, without the values.
@@ -348,10 +346,8 @@ fn author(by: &Author) -> String {
 }
 
 fn branch(rule: Option<&RuleName>, worker: &WorkerName) -> String {
-    match rule {
-        Some(rule) => format!("{} × {}", name(rule.as_str()), name(worker.as_str())),
-        None => name(worker.as_str()),
-    }
+    let rule = rule.map_or_else(String::new, |rule| format!("{} × ", name(rule.as_str())));
+    rule + &name(worker.as_str())
 }
 
 /// Formats the place of a trigger.

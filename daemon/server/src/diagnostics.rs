@@ -21,7 +21,9 @@ pub fn text(finding: &Diagnostic, file: &str, source: &str) -> String {
     };
     let mut text = format!("{head}: {}\n", one_line(&finding.message).bold());
     let Some(position) = finding.position else {
-        text.push_str(&format!("  {} {}{}\n", "-->".blue().bold(), one_line(file), at_pointer(&finding.pointer)));
+        let pointer = Some(&finding.pointer).filter(|pointer| !pointer.is_empty());
+        let at = pointer.map_or_else(String::new, |pointer| format!(" at {}", one_line(pointer)));
+        text.push_str(&format!("  {} {}{at}\n", "-->".blue().bold(), one_line(file)));
         text.push_str(&help(0, finding));
         return text;
     };
@@ -127,14 +129,7 @@ pub fn opaque_json(opaque: &OpaquePlace, file: &str) -> Value {
 
 /// Returns the stable name of a severity.
 pub const fn word(severity: Severity) -> &'static str {
-    match severity {
-        Severity::Error => "error",
-        Severity::Warning => "warning",
-    }
-}
-
-fn at_pointer(pointer: &str) -> String {
-    if pointer.is_empty() { String::new() } else { format!(" at {}", one_line(pointer)) }
+    if let Severity::Error = severity { "error" } else { "warning" }
 }
 
 fn help(margin: usize, finding: &Diagnostic) -> String {

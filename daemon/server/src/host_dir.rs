@@ -166,10 +166,8 @@ impl HostDir {
                 return Ok((name, lock));
             }
         }
-        Err(Failure::invalid_input(
-            "too_many_agents",
-            format!("{NUMBERS_MAX} agents at {} are called {base} already", self.directory.display()),
-        ))
+        let message = format!("{NUMBERS_MAX} agents at {} are called {base} already", self.directory.display());
+        Err(Failure::invalid_input("too_many_agents", message))
     }
 
     /// Returns the names that agents have had here.
@@ -267,10 +265,7 @@ fn own_directory(parent: impl AsFd, name: &str) -> Result<OwnedFd, Failure> {
     let directory = rustix::fs::openat(&parent, name, flags, Mode::empty())
         .map_err(|error| untrusted(name, &format!("is not a directory of its own: {error}")))?;
     let stat = rustix::fs::fstat(&directory).map_err(|error| untrusted(name, &format!("cannot be read: {error}")))?;
-    if stat.st_uid != user() {
-        return Err(untrusted(name, "belongs to another user"));
-    }
-    Ok(directory)
+    if stat.st_uid != user() { Err(untrusted(name, "belongs to another user")) } else { Ok(directory) }
 }
 
 /// Rejects a directory with symbolic links, special files, or too deep a tree.

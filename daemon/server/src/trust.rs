@@ -154,18 +154,13 @@ fn place() -> Result<PathBuf, Failure> {
         false => directory("XDG_CONFIG_HOME").or_else(|| home().map(|home| home.join(".config"))),
     };
     let base = base.ok_or_else(|| {
-        Failure::invalid_input(
-            "no_home",
-            "this user has no home directory, in which it is remembered what was agreed to",
-        )
-        .help("set HOME, or name the configuration with --config")
+        let message = "this user has no home directory, in which it is remembered what was agreed to";
+        Failure::invalid_input("no_home", message).help("set HOME, or name the configuration with --config")
     })?;
     Ok(base.join("patchboard").join("trusted.json"))
 }
 
 fn storage_error(place: &Path, why: &dyn std::fmt::Display) -> Failure {
-    Failure::failed(
-        "trust_io",
-        format!("what you agreed to is kept in {}, which cannot be used: {why}", place.display()),
-    )
+    let message = format!("what you agreed to is kept in {}, which cannot be used: {why}", place.display());
+    Failure::failed("trust_io", message)
 }

@@ -120,7 +120,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             }
             if let Some(configured) = &seats.config().embeddings {
                 let probed = seats.probe(&configured.server(), PATIENCE).await;
-                findings.push(doctor::embeddings(&configured.model, &probed));
+                findings.push(doctor::server(Check::Embeddings, "embeddings", &configured.model, &probed));
             }
         }
         for (name, program) in &seats.config().commands {
@@ -191,7 +191,7 @@ async fn models(seats: &AgentRegistry) -> Vec<Finding> {
     }
     let asked = configured.iter().map(|(name, model)| async move {
         let probed = seats.probe(model, PATIENCE).await;
-        doctor::model(name, &model.model, &probed)
+        doctor::server(Check::Models, name, &model.model, &probed)
     });
     join_all(asked).await
 }
@@ -214,10 +214,7 @@ fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
         true => TokenStore::open(data_dir)
             .and_then(|tokens| wait(tokens.list()))
             .map(|all| all.iter().filter(|token| token.is_valid(SystemClock.now())).count())
-            .map_err(|failure| match failure {
-                Failure::Error(told) => told.message,
-                Failure::StdoutClosed => String::new(),
-            }),
+            .map_err(|failure| if let Failure::Error(told) = failure { told.message } else { String::new() }),
     };
     let address = settings.listen;
     vec![

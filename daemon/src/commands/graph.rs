@@ -102,11 +102,8 @@ enum Style {
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     let notation = match arguments.format {
         Some(Notation::Mermaid | Notation::Dot) if output.is_json() => {
-            return Err(Failure::invalid_input(
-                "usage",
-                "--output json writes the graph as JSON, --format says otherwise",
-            )
-            .help("leave out one of the two"));
+            let message = "--output json writes the graph as JSON, --format says otherwise";
+            return Err(Failure::invalid_input("usage", message).help("leave out one of the two"));
         }
         Some(notation) => notation,
         None if output.is_json() => Notation::Json,
@@ -119,12 +116,10 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
             let known: Vec<String> = blueprint.boards.keys().map(|name| one_line(name)).collect();
             let inside =
                 if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
-            Failure::invalid_input(
-                "no_such_board",
-                format!("the blueprint has no board inside called {}", one_line(name)),
-            )
-            .help(format!("boards inside are departments and what stands under `boards`; {inside}"))
-            .detail("boards", json!(known))
+            let message = format!("the blueprint has no board inside called {}", one_line(name));
+            Failure::invalid_input("no_such_board", message)
+                .help(format!("boards inside are departments and what stands under `boards`; {inside}"))
+                .detail("boards", json!(known))
         })?,
     };
     let whole = Graph::from_blueprint(blueprint);

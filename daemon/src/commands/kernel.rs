@@ -195,9 +195,10 @@ fn answer_line(board: &mut Board, line: &[u8]) -> OutputLine {
             return propose(board, "", unreadable(&String::from_utf8_lossy(line)), None, None).with_violation(*why);
         }
     };
+    let worker = parsed["worker"].as_str().unwrap_or_default().to_owned();
     match read_proposal(parsed, board.version()) {
-        Ok(Line { worker, reply, token, base }) => propose(board, &worker, reply, token, base),
-        Err(InvalidLine { worker, pointer, what }) => {
+        Ok(Line { reply, token, base }) => propose(board, &worker, reply, token, base),
+        Err(InvalidLine { pointer, what }) => {
             // A JSON string is never a patch: the kernel rejects it at `syntax` and records it.
             let text = Value::String(String::from_utf8_lossy(line).into_owned());
             let why = Violation::new(Code::NotAPatch, pointer, format!("{what}; {SHAPE}"));
@@ -212,7 +213,6 @@ fn unreadable(text: &str) -> ReplyBody {
 }
 
 struct Line {
-    worker: String,
     reply: ReplyBody,
     token: Option<IdempotencyKey>,
     base: Option<Version>,
@@ -220,36 +220,35 @@ struct Line {
 
 /// Line of JSON that is not a proposal.
 struct InvalidLine {
-    /// Worker it names, or empty.
-    worker: String,
     /// Offending member, as a JSON Pointer into the line.
     pointer: String,
     what: String,
 }
 
+fn invalid<T>(pointer: &str, what: impl Into<String>) -> Result<T, InvalidLine> {
+    Err(InvalidLine { pointer: pointer.to_owned(), what: what.into() })
+}
+
 /// Parses a proposal. `current` is the board's version.
 fn read_proposal(line: Value, current: Version) -> Result<Line, InvalidLine> {
-    let nobody = |pointer: &str, what: String| InvalidLine { worker: String::new(), pointer: pointer.to_owned(), what };
     let mut members = match line {
         Value::Object(members) => members,
-        other => return Err(nobody("", format!("this is {}", kind_of(&other)))),
+        other => return invalid("", format!("this is {}", kind_of(&other))),
     };
-    let worker = match members.remove("worker") {
-        Some(Value::String(worker)) => worker,
-        Some(other) => return Err(nobody("/worker", format!("worker is {}, not a name", kind_of(&other)))),
-        None => return Err(nobody("", "worker is missing".to_owned())),
-    };
-    let misshapen =
-        |pointer: &str, what: String| InvalidLine { worker: worker.clone(), pointer: pointer.to_owned(), what };
+    match members.remove("worker") {
+        Some(Value::String(_)) => {}
+        Some(other) => return invalid("/worker", format!("worker is {}, not a name", kind_of(&other))),
+        None => return invalid("", "worker is missing"),
+    }
     let reply = match (members.remove("patch"), members.remove("text")) {
         (Some(patch @ Value::Array(_)), None) => ReplyBody::Json(patch),
         (None, Some(Value::String(text))) => ReplyBody::Text(text),
         (Some(other), None) => {
-            return Err(misshapen("/patch", format!("patch is {}, not an array of operations", kind_of(&other))));
+            return invalid("/patch", format!("patch is {}, not an array of operations", kind_of(&other)));
         }
-        (None, Some(other)) => return Err(misshapen("/text", format!("text is {}, not a string", kind_of(&other)))),
-        (Some(_), Some(_)) => return Err(misshapen("", "it has both patch and text".to_owned())),
-        (None, None) => return Err(misshapen("", "patch and text are missing".to_owned())),
+        (None, Some(other)) => return invalid("/text", format!("text is {}, not a string", kind_of(&other))),
+        (Some(_), Some(_)) => return invalid("", "it has both patch and text"),
+        (None, None) => return invalid("", "patch and text are missing"),
     };
     let reply = match (members.remove("intent"), reply) {
         (None | Some(Value::Null), reply) => reply,
@@ -257,24 +256,20 @@ fn read_proposal(line: Value, current: Version) -> Result<Line, InvalidLine> {
             ReplyBody::Json(json!({"patch": patch, "intent": intent}))
         }
         (Some(Value::String(_)), ReplyBody::Text(_)) => {
-            let what = "intent stands beside a patch; a text holds its own".to_owned();
-            return Err(misshapen("/intent", what));
+            return invalid("/intent", "intent stands beside a patch; a text holds its own");
         }
-        (Some(other), _) => {
-            return Err(misshapen("/intent", format!("intent is {}, not a string", kind_of(&other))));
-        }
+        (Some(other), _) => return invalid("/intent", format!("intent is {}, not a string", kind_of(&other))),
     };
     let token = match members.remove("token") {
         None | Some(Value::Null) => None,
         Some(Value::String(token)) => Some(IdempotencyKey::from(token)),
-        Some(other) => return Err(misshapen("/token", format!("token is {}, not a string", kind_of(&other)))),
+        Some(other) => return invalid("/token", format!("token is {}, not a string", kind_of(&other))),
     };
     let base = match members.remove("base") {
         None | Some(Value::Null) => None,
         Some(base) => match base.as_u64().map(Version) {
             Some(base) if base > current => {
-                let what = format!("base is {base}, but the board is at version {current}");
-                return Err(misshapen("/base", what));
+                return invalid("/base", format!("base is {base}, but the board is at version {current}"));
             }
             Some(base) => Some(base),
             None => {
@@ -282,15 +277,15 @@ fn read_proposal(line: Value, current: Version) -> Result<Line, InvalidLine> {
                     Value::Number(number) => number.to_string(),
                     other => kind_of(other).to_owned(),
                 };
-                return Err(misshapen("/base", format!("base is {what}, not a version: an integer from 0 on")));
+                return invalid("/base", format!("base is {what}, not a version: an integer from 0 on"));
             }
         },
     };
     if let Some(unknown) = members.keys().next() {
         let pointer = jsonptr::PointerBuf::from_tokens([unknown.as_str()]).to_string();
-        return Err(misshapen(&pointer, format!("{unknown} is no member of a line")));
+        return invalid(&pointer, format!("{unknown} is no member of a line"));
     }
-    Ok(Line { worker, reply, token, base })
+    Ok(Line { reply, token, base })
 }
 
 const fn kind_of(value: &Value) -> &'static str {

@@ -108,11 +108,9 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>) -> Outcome {
     let Some(directory) = &arguments.workspace else { return forward_to_daemon(arguments).await };
     if config.is_some() {
-        return Err(Failure::invalid_input(
-            "usage",
-            "--workspace takes no --config: what holds at a directory holds for all agents",
-        )
-        .help("write it into the table [workspace] of patchboard.toml in the directory"));
+        let message = "--workspace takes no --config: what holds at a directory holds for all agents";
+        return Err(Failure::invalid_input("usage", message)
+            .help("write it into the table [workspace] of patchboard.toml in the directory"));
     }
     if arguments.daemon.is_given() {
         return Err(Failure::invalid_input("usage", "--workspace needs no daemon, so it does not go with --url"));
@@ -310,10 +308,7 @@ impl Endpoint {
     }
 
     async fn forward(&self, message: &Value, text: String, queued: Option<QueuedCommand>) {
-        let turn = match queued {
-            Some(queued) => queued.turn().await,
-            None => None,
-        };
+        let turn = if let Some(queued) = queued { queued.turn().await } else { None };
         if let Err(Failure::Error(told)) = self.exchange(message, text, turn).await
             && let Some(id) = response_id(message)
         {

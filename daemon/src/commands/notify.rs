@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use patchboard_agents::config::Environment;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use serde_json::json;
@@ -17,24 +17,18 @@ use crate::trust::config_file;
 ///
 /// The daemon delivers notices to a webhook or a program: a board has a question for a person, waits for a provider,
 /// stopped, or gave up.
-#[derive(Args, Debug)]
+#[derive(Subcommand, Debug)]
 #[command(after_help = "\
 Examples:
   patchboard notify test
   patchboard notify test --config /etc/patchboard/patchboard.toml --output json")]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand, Debug)]
-enum Command {
+pub(crate) enum Command {
     /// Send a test notice once to every receiver, and print the result
     Test,
 }
 
-pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>, output: Output) -> Outcome {
-    let Command::Test = arguments.command;
+pub(crate) async fn run(command: &Command, config: Option<&Path>, output: Output) -> Outcome {
+    let Command::Test = command;
     let settings = config_file(config)?.map(|file| Settings::read(file, &Environment::from_process())).transpose()?;
     let settings = settings.flatten().ok_or_else(|| {
         Failure::invalid_input("bad_config", "there is no table [notify]")

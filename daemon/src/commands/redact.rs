@@ -88,10 +88,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     let board = Reader::open(data_dir)?.find(&arguments.board.board)?.id;
     let has_targets = !arguments.targets.is_empty() || arguments.forget_salt;
     if !has_targets && arguments.cassette.is_empty() {
-        return Err(Failure::invalid_input(
-            "bad_redaction",
-            "name what to erase: a place like /request/name, or a record",
-        ));
+        let message = "name what to erase: a place like /request/name, or a record";
+        return Err(Failure::invalid_input("bad_redaction", message));
     }
     let first = Reader::open(data_dir)?.records(&board)?.into_iter().next();
     let hasher = first.as_ref().and_then(archive::hasher_of);
@@ -147,10 +145,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
             output.note(&format!("boards that it is inside of, or inside of it, may hold the same: {}", ids.join(" ")));
         }
     }
-    if let Some(error) = done.and_then(|done| done.purge_error) {
-        return Err(erase_failure(&error));
-    }
-    Ok(Exit::Done)
+    if let Some(error) = done.and_then(|done| done.purge_error) { Err(erase_failure(&error)) } else { Ok(Exit::Done) }
 }
 
 /// Returns the SHA-256 of each stored view text of a board, by its name.

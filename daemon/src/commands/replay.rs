@@ -37,11 +37,8 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     if let (Some(to), Some(last)) = (arguments.to, records.last().map(|record| record.seq.0))
         && to > last
     {
-        return Err(Failure::invalid_input(
-            "no_such_record",
-            format!("the journal ends with record {last}, before {to}"),
-        )
-        .detail("last", last.into()));
+        let message = format!("the journal ends with record {last}, before {to}");
+        return Err(Failure::invalid_input("no_such_record", message).detail("last", last.into()));
     }
     if let Some(why) = records.first().and_then(replay::unsupported_reason) {
         return Err(Failure::invalid_input("replay_underivable", why)

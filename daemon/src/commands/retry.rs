@@ -89,21 +89,12 @@ fn money(text: &str) -> Result<Money, String> {
 impl RetryScope {
     /// Returns the body of the request to a daemon.
     fn request(&self) -> Value {
+        let Self { worker, invocation, tokens, wall, commits, edits, journal, money, .. } = self;
         let limits = json!({
-            "tokens": self.tokens,
-            "wall": self.wall,
-            "commits": self.commits,
-            "edits": self.edits,
-            "journal": self.journal,
-            "money": self.money,
+            "tokens": tokens, "wall": wall, "commits": commits, "edits": edits, "journal": journal, "money": money,
         });
         let worker_limits = json!({"tokens": self.worker_tokens, "money": self.worker_money});
-        json!({
-            "worker": self.worker,
-            "invocation": self.invocation,
-            "limits": limits,
-            "worker_limits": worker_limits,
-        })
+        json!({"worker": worker, "invocation": invocation, "limits": limits, "worker_limits": worker_limits})
     }
 
     fn retried(&self) -> Retried {

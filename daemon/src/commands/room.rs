@@ -5,26 +5,20 @@ mod wait;
 
 use std::path::Path;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
 use crate::failure::Outcome;
 use crate::output::Output;
 
 /// Decisions in a negotiation room, from files or on a board
-#[derive(Args, Debug)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Subcommand, Debug)]
-enum Command {
+pub(crate) enum Command {
     Decide(decide::Decide),
     Wait(wait::Wait),
 }
 
-pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
-    match &arguments.command {
+pub(crate) async fn run(command: &Command, data_dir: &Path, output: Output) -> Outcome {
+    match command {
         Command::Decide(arguments) => decide::run(arguments, output),
         Command::Wait(arguments) => wait::run(arguments, data_dir, output).await,
     }

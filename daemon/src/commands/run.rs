@@ -130,11 +130,8 @@ impl Arguments {
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     // An explicit default is allowed together with `--ablate`.
     if !arguments.ablate.is_empty() && arguments.system != System::Patchboard {
-        return Err(Failure::invalid_input(
-            "usage",
-            "--ablate leaves parts out of PatchBoard, and --system names another one",
-        )
-        .help("give one of the two"));
+        let message = "--ablate leaves parts out of PatchBoard, and --system names another one";
+        return Err(Failure::invalid_input("usage", message).help("give one of the two"));
     }
     let Some(task) = &arguments.architect else {
         arguments.draft.require_architect()?;

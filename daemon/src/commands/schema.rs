@@ -33,10 +33,7 @@ enum SchemaKind {
 }
 
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let text = match arguments.of {
-        SchemaKind::Blueprint => META_SCHEMA,
-        SchemaKind::Department => DEPARTMENT_SCHEMA,
-    };
+    let text = if let SchemaKind::Blueprint = arguments.of { META_SCHEMA } else { DEPARTMENT_SCHEMA };
     output.line(text.trim_end())?;
     Ok(Exit::Done)
 }

@@ -97,12 +97,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
 fn position(records: &[Record], seq: u64) -> Result<usize, Failure> {
     let last = records.last().map_or(0, |record| record.seq.0);
     if seq > last {
-        return Err(Failure::invalid_input(
-            "no_such_record",
-            format!("the journal ends with record {last}, before {seq}"),
-        )
-        .help("`patchboard log BOARD` lists the records")
-        .detail("last", last.into()));
+        let message = format!("the journal ends with record {last}, before {seq}");
+        return Err(Failure::invalid_input("no_such_record", message)
+            .help("`patchboard log BOARD` lists the records")
+            .detail("last", last.into()));
     }
     let position = usize::try_from(seq).unwrap_or(usize::MAX);
     if position == 0 {

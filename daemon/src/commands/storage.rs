@@ -139,11 +139,9 @@ impl Delete {
     pub(crate) fn run(&self, data_dir: &Path, output: Output) -> Outcome {
         let board = Reader::open(data_dir)?.find(&self.board.board)?;
         if !self.yes {
-            return Err(Failure::invalid_input(
-                "not_confirmed",
-                format!("this deletes board {} permanently", board.id),
-            )
-            .help("pass --yes to confirm; `patchboard archive` moves it to a file instead"));
+            let message = format!("this deletes board {} permanently", board.id);
+            return Err(Failure::invalid_input("not_confirmed", message)
+                .help("pass --yes to confirm; `patchboard archive` moves it to a file instead"));
         }
         let (journal, _alone) = open_exclusive(data_dir, "DELETE /v1/boards/{board}")?;
         let _claim = wait(journal.claim(&board.id, false)).map_err(storage)?;

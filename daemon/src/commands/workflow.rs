@@ -12,14 +12,8 @@ use crate::output::Output;
 use crate::queries::workflow::{InvalidWorkflow, WorkflowReport};
 
 /// Analyse a workflow definition
-#[derive(Args, Debug)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Subcommand, Debug)]
-enum Command {
+pub(crate) enum Command {
     Check(Check),
 }
 
@@ -44,14 +38,14 @@ Examples:
   patchboard workflow check etl.yaml
   patchboard workflow check etl.json | jq -r '.order[]'
   echo '{\"nodes\": {\"a\": {\"dependencies\": [\"b\"]}, \"b\": {\"dependencies\": [\"a\"]}}}' | patchboard workflow check -")]
-struct Check {
+pub(crate) struct Check {
     /// The definition, in JSON or YAML; - for standard input, in JSON
     #[arg(value_name = "FILE")]
     definition: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
-    let Command::Check(arguments) = &arguments.command;
+pub(crate) fn run(command: &Command, output: Output) -> Outcome {
+    let Command::Check(arguments) = command;
     let definition = match definition(&arguments.definition) {
         Ok(definition) => definition,
         Err(failure) => {

@@ -193,10 +193,7 @@ fn find_damaged_boards(
 /// Probes a daemon's lock without taking it.
 pub(crate) fn daemon_presence(data_dir: &Path) -> DaemonPresence {
     let locked = File::open(data_dir.join(LOCK)).map(|file| file.try_lock_shared());
-    match locked {
-        Ok(Err(TryLockError::WouldBlock)) => DaemonPresence::Served,
-        _ => DaemonPresence::Free,
-    }
+    if let Ok(Err(TryLockError::WouldBlock)) = locked { DaemonPresence::Served } else { DaemonPresence::Free }
 }
 
 /// Returns the process's limit of open files; `None` if unlimited.

@@ -7,9 +7,7 @@ use patchboard_kernel::id::Timestamp;
 use patchboard_llm::probe::{ModelList, ProbeResult};
 
 use super::observe::{BindResult, DaemonPresence, DataDir, JournalCheck, ProgramLookup};
-use super::{
-    Check, Finding, Severity, address, boards, clock, command, data_dir, disk, embeddings, files, model, sync, tokens,
-};
+use super::{Check, Finding, Severity, address, boards, clock, command, data_dir, disk, files, server, sync, tokens};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
@@ -58,15 +56,19 @@ fn limits_models_commands_addresses_and_tokens_are_judged() {
     check(&files(Some(64)), Severity::Error, "64");
     let listed =
         |models: &[&str]| ProbeResult::Answers(ModelList::All(models.iter().map(ToString::to_string).collect()));
-    check(&model("m", "gpt", &listed(&["gpt"])), Severity::Ok, "has gpt");
-    check(&model("m", "gpt", &listed(&["other"])), Severity::Warning, "does not list gpt");
-    check(&model("m", "gpt", &ProbeResult::Answers(ModelList::Unknown)), Severity::Ok, "answers");
-    check(&model("m", "gpt", &ProbeResult::Denied(401)), Severity::Error, "401");
-    check(&model("m", "gpt", &ProbeResult::Other(404)), Severity::Warning, "404");
-    check(&model("m", "gpt", &ProbeResult::Unreachable("refused".into())), Severity::Error, "refused");
-    check(&model("m", "gpt", &ProbeResult::NotUsable("set X".into())), Severity::Error, "set X");
-    check(&embeddings("nomic", &listed(&["nomic"])), Severity::Ok, "has nomic");
-    check(&embeddings("nomic", &ProbeResult::Unreachable("refused".into())), Severity::Error, "refused");
+    check(&server(Check::Models, "m", "gpt", &listed(&["gpt"])), Severity::Ok, "has gpt");
+    check(&server(Check::Models, "m", "gpt", &listed(&["other"])), Severity::Warning, "does not list gpt");
+    check(&server(Check::Models, "m", "gpt", &ProbeResult::Answers(ModelList::Unknown)), Severity::Ok, "answers");
+    check(&server(Check::Models, "m", "gpt", &ProbeResult::Denied(401)), Severity::Error, "401");
+    check(&server(Check::Models, "m", "gpt", &ProbeResult::Other(404)), Severity::Warning, "404");
+    check(&server(Check::Models, "m", "gpt", &ProbeResult::Unreachable("refused".into())), Severity::Error, "refused");
+    check(&server(Check::Models, "m", "gpt", &ProbeResult::NotUsable("set X".into())), Severity::Error, "set X");
+    check(&server(Check::Embeddings, "embeddings", "nomic", &listed(&["nomic"])), Severity::Ok, "has nomic");
+    check(
+        &server(Check::Embeddings, "embeddings", "nomic", &ProbeResult::Unreachable("refused".into())),
+        Severity::Error,
+        "refused",
+    );
     check(&command("c", "p", &ProgramLookup::NoDirectory("w".into())), Severity::Error, "working directory w");
     let here: SocketAddr = "127.0.0.1:7733".parse().expect("an address");
     check(&address(here, &BindResult::Taken, DaemonPresence::Served), Severity::Ok, "by the daemon");

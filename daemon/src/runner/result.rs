@@ -194,7 +194,7 @@ impl<'a> RunResult<'a> {
             "end": self.ended.map(|ended| ended.end),
             "cause": self.cause(),
             "paused": self.ended.is_none() && self.status.pending.is_empty(),
-            "questions": self.questions_json(),
+            "questions": self.status.pending.iter().map(|(seq, it)| QuestionInfo::new(*seq, it)).collect::<Vec<_>>(),
             "version": self.status.version,
             "state_hash": self.status.state.digest(),
             "tokens": {
@@ -226,10 +226,6 @@ impl<'a> RunResult<'a> {
     fn cause(&self) -> Option<String> {
         let ended = self.ended.map(|ended| ended.cause.to_string());
         ended.or_else(|| self.status.pause_cause.map(|cause| cause.to_string()))
-    }
-
-    fn questions_json(&self) -> Vec<Value> {
-        self.status.pending.iter().map(|(seq, question)| json!(QuestionInfo::new(*seq, question))).collect()
     }
 
     fn text(&self) -> String {

@@ -24,9 +24,6 @@ pub(super) fn changes(page: &Value, own: &str) -> CommandResult {
         Some(format!("{by}{whose} changed {paths}{intent}"))
     });
     let lines: Vec<String> = edits.take(CHANGES_MAX).collect();
-    let text = match lines.is_empty() {
-        true => "Nobody has changed anything lately.".to_owned(),
-        false => lines.join("\n"),
-    };
+    let text = if lines.is_empty() { "Nobody has changed anything lately.".to_owned() } else { lines.join("\n") };
     CommandResult { text, data: Value::Null, code: None }
 }

@@ -33,16 +33,8 @@ const MADE: &str = "The edit was made. What it made of the file was not heard: v
 const INTERRUPTED: &str = "interrupted";
 
 /// Codes after which lease, board or host must be looked up again.
-const GONE: &[&str] = &[
-    "lease_over",
-    "invocation_closed",
-    "board_over",
-    "board_not_running",
-    "board_closed",
-    "no_such_board",
-    "no_workspace",
-    "unauthorized",
-];
+const GONE: &str = "lease_over invocation_closed board_over board_not_running board_closed no_such_board no_workspace \
+    unauthorized";
 
 pub(super) struct LeaseSession {
     pub(super) place: Arc<HostDir>,
@@ -159,7 +151,9 @@ impl LeaseSession {
         let detail = answer["detail"].as_str().unwrap_or("what answers there is no host");
         match code {
             INTERRUPTED => Err(HostError::Interrupted(Failure::failed(INTERRUPTED, detail))),
-            code if GONE.contains(&code) || code.is_empty() => Err(HostError::Replaced(host_gone(detail))),
+            code if GONE.split(' ').any(|gone| gone == code) || code.is_empty() => {
+                Err(HostError::Replaced(host_gone(detail)))
+            }
             _ => Err(HostError::Rejected(answer)),
         }
     }

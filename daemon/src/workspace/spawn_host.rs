@@ -60,10 +60,7 @@ fn start_failure(code: &str, report: &Value) -> Failure {
         Some(true) => Failure::invalid_input(code, message),
         _ => Failure::failed(code, message),
     };
-    match report["help"].as_str() {
-        Some(help) => failure.help(help),
-        None => failure,
-    }
+    if let Some(help) = report["help"].as_str() { failure.help(help) } else { failure }
 }
 
 /// Returns the path of this program, even if its file was replaced after the start.

@@ -7,6 +7,7 @@ use std::num::NonZeroU32;
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::deferral::PATIENCE_MS;
 use patchboard_kernel::money::{Money, Price};
+use patchboard_workspace::directory::checked;
 use reqwest::Url;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -327,36 +328,22 @@ pub fn check_temperature(value: f64) -> Result<f64, &'static str> {
 }
 
 pub(super) fn tries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    let value = u32::deserialize(deserializer)?;
-    if (1..=TRIES_MAX).contains(&value) {
-        Ok(value)
-    } else {
-        Err(D::Error::custom(format!("max_tries lies between 1 and {TRIES_MAX}")))
-    }
+    let message = format_args!("max_tries lies between 1 and {TRIES_MAX}");
+    checked(deserializer, |tries| (1..=TRIES_MAX).contains(tries), message)
 }
 
 fn top_p<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    let value = f64::deserialize(deserializer)?;
-    match value > 0.0 && value <= 1.0 {
-        true => Ok(Some(value)),
-        false => Err(D::Error::custom("top_p lies above 0 and is at most 1")),
-    }
+    checked(deserializer, |value| *value > 0.0 && *value <= 1.0, "top_p lies above 0 and is at most 1").map(Some)
 }
 
 fn stop<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    match texts.len() <= STOPS_MAX && !texts.iter().any(String::is_empty) {
-        true => Ok(texts),
-        false => Err(D::Error::custom(format!("stop holds at most {STOPS_MAX} texts, none of them empty"))),
-    }
+    let is_valid = |texts: &Vec<String>| texts.len() <= STOPS_MAX && !texts.iter().any(String::is_empty);
+    checked(deserializer, is_valid, format_args!("stop holds at most {STOPS_MAX} texts, none of them empty"))
 }
 
 fn effort<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let word = String::deserialize(deserializer)?;
-    match word.is_empty() {
-        true => Err(D::Error::custom("reasoning_effort is a word of the provider, like \"low\"")),
-        false => Ok(Some(word)),
-    }
+    let message = "reasoning_effort is a word of the provider, like \"low\"";
+    checked(deserializer, |word: &String| !word.is_empty(), message).map(Some)
 }
 
 fn extra_body<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Map<String, Value>, D::Error> {
@@ -403,21 +390,14 @@ fn tokens_limit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Non
 }
 
 fn context<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
-    let tokens = u32::deserialize(deserializer)?;
-    match tokens >= CONTEXT_MIN {
-        true => Ok(tokens),
-        false => Err(D::Error::custom(format!("context is the model's number of tokens, at least {CONTEXT_MIN}"))),
-    }
+    let message = format_args!("context is the model's number of tokens, at least {CONTEXT_MIN}");
+    checked(deserializer, |tokens| *tokens >= CONTEXT_MIN, message)
 }
 
 pub(super) fn program<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    let words = Vec::<String>::deserialize(deserializer)?;
-    match words.first().is_some_and(|program| !program.is_empty()) {
-        true => Ok(words),
-        false => {
-            Err(D::Error::custom("api_key_command names a program and its arguments, like [\"pass\", \"openai\"]"))
-        }
-    }
+    let has_program = |words: &Vec<String>| words.first().is_some_and(|program| !program.is_empty());
+    let message = "api_key_command names a program and its arguments, like [\"pass\", \"openai\"]";
+    checked(deserializer, has_program, message)
 }
 
 /// Reads `price = { input = 0.15, cached = 0.075, output = 0.6, currency = "USD" }`, per million tokens.

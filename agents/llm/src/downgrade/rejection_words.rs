@@ -26,50 +26,30 @@ pub(super) enum RequestPart {
 }
 
 /// Words of rejections that name a part; the first match is tried first.
-const HINTS: [(RequestPart, &[&str]); 13] = [
+const HINTS: [(RequestPart, &str); 13] = [
     // Precedes the effort, because its words mention reasoning, too.
-    (RequestPart::Include, &["encrypted content", "encrypted_content", "'include'", "\"include\"", "`include`"]),
+    (RequestPart::Include, "encrypted content, encrypted_content, 'include', \"include\", `include`"),
     (
         RequestPart::Limit,
-        &[
-            "max_completion_tokens",
-            "max_tokens",
-            "max_output_tokens",
-            "max tokens",
-            "completion tokens",
-            "output tokens",
-        ],
+        "max_completion_tokens, max_tokens, max_output_tokens, max tokens, completion tokens, output tokens",
     ),
     (
         RequestPart::Form,
-        &[
-            "response_format",
-            "response format",
-            "output_config.format",
-            "output_format",
-            "json_schema",
-            "json schema",
-            "grammar",
-            "structured",
-            "schema",
-            "guided",
-        ],
+        "response_format, response format, output_config.format, output_format, json_schema, json schema, grammar, \
+            structured, schema, guided",
     ),
-    (
-        RequestPart::System,
-        &["system role", "system message", "role 'system'", "developer instruction", "roles must alternate"],
-    ),
+    (RequestPart::System, "system role, system message, role 'system', developer instruction, roles must alternate"),
     // Precedes the effort, because members of turns are named after reasoning.
-    (RequestPart::Turns, &["messages", "reasoning_content", "function_response"]),
-    (RequestPart::Temperature, &["temperature"]),
-    (RequestPart::Seed, &["seed"]),
-    (RequestPart::TopP, &["top_p"]),
-    (RequestPart::Stop, &["stop", "stop_sequences"]),
-    (RequestPart::Effort, &["reasoning_effort", "reasoning", "effort", "output_config"]),
-    (RequestPart::Stream, &["stream", "streaming"]),
-    (RequestPart::Tools, &["tool", "tool_choice", "function calling"]),
+    (RequestPart::Turns, "messages, reasoning_content, function_response"),
+    (RequestPart::Temperature, "temperature"),
+    (RequestPart::Seed, "seed"),
+    (RequestPart::TopP, "top_p"),
+    (RequestPart::Stop, "stop, stop_sequences"),
+    (RequestPart::Effort, "reasoning_effort, reasoning, effort, output_config"),
+    (RequestPart::Stream, "stream, streaming"),
+    (RequestPart::Tools, "tool, tool_choice, function calling"),
     // Contains the effort and the form.
-    (RequestPart::Form, &["output_config"]),
+    (RequestPart::Form, "output_config"),
 ];
 
 /// Returns true if the text of a rejection, in lower case, names a part of the request.
@@ -80,7 +60,7 @@ pub(crate) fn is_explained(words: &str) -> bool {
 
 /// Returns the first part that the text of a rejection, in lower case, names.
 pub(super) fn hinted(words: &str) -> Option<RequestPart> {
-    HINTS.iter().find(|(_, all)| all.iter().any(|word| contains_words(words, word))).map(|(part, _)| *part)
+    HINTS.iter().find(|(_, all)| all.split(", ").any(|word| contains_words(words, word))).map(|(part, _)| *part)
 }
 
 pub(super) fn named_parts(words: &str) -> impl Iterator<Item = RequestPart> {
@@ -94,7 +74,7 @@ pub(super) fn named_parts(words: &str) -> impl Iterator<Item = RequestPart> {
         RequestPart::Stream,
     ];
     let is_named = |part: &RequestPart| {
-        HINTS.iter().any(|(named, all)| named == part && all.iter().any(|word| contains_words(words, word)))
+        HINTS.iter().any(|(named, all)| named == part && all.split(", ").any(|word| contains_words(words, word)))
     };
     OPTIONAL.into_iter().filter(is_named)
 }

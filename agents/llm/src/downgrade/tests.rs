@@ -13,7 +13,7 @@ fn climb_with(
 ) -> (Option<DowngradeResult>, usize) {
     let mut climb = Downgrade::new(RequestShape::default(), has_tools);
     for asked in 1.. {
-        match refuse(climb.shape()) {
+        match refuse(climb.shape) {
             None => return (climb.found(), asked),
             Some((status, body)) if climb.next(status, body) => {}
             Some(_) => return (None, asked),
@@ -250,7 +250,7 @@ fn what_comes_with_a_stream_is_left_out_with_other_members_that_are_refused_toge
     let mut climb = Downgrade::new(asked, false);
     // After each plainer form.
     for _ in 0..7 {
-        let is_taken = climb.shape().stream == Stream::On && climb.shape().form == OutputMode::None;
+        let is_taken = climb.shape.stream == Stream::On && climb.shape.form == OutputMode::None;
         if is_taken {
             return;
         }

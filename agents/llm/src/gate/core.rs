@@ -170,7 +170,7 @@ impl Core {
         match model.charge_request(self.now, tokens) {
             Ok(()) => {
                 // Each request of a conversation is judged separately.
-                (call.sent_at, call.is_answered, call.answers_before) = (self.now, false, model.answers());
+                (call.sent_at, call.is_answered, call.answers_before) = (self.now, false, model.answers);
                 Ok(())
             }
             Err(at) => {
@@ -278,7 +278,7 @@ impl Core {
         self.advance(now);
         let wait = jittered(wait.min(Duration::from_secs(24 * 60 * 60)), (self.jitter)());
         let model = self.models.entry(key.clone()).or_insert_with(|| Model::new(self.now));
-        if !model.is_unused() {
+        if model.admissions > 0 {
             return;
         }
         if let Some(change) = model.hold(self.now, reason, wait) {

@@ -43,8 +43,9 @@ pub(super) struct Call {
     pub(super) is_refused: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum Phase {
+    #[default]
     Open,
     Unavailable {
         reason: DeferralReason,
@@ -63,7 +64,7 @@ enum Phase {
 pub(super) type RetryLater = Option<Duration>;
 
 /// Bulkhead of one model.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) queue: Queue,
     /// Next attempt to serve the queue.
@@ -76,49 +77,28 @@ pub(super) struct Model {
     tokens: Option<Quota>,
     request_is_charged: bool,
     pace: Pace,
-    in_flight: u32,
+    pub(super) in_flight: u32,
     /// Calls in flight that were admitted since the latest outage began.
     in_flight_since_outage: u32,
-    admissions: u64,
+    pub(super) admissions: u64,
     /// Number of admissions when the latest outage began or probe was rejected. Results of calls up to this number are
     /// stale.
     stale: u64,
-    answers: u64,
+    pub(super) answers: u64,
     /// Consecutive rejections; those of one burst count once.
     consecutive_rejections: u32,
     /// Up to two different prompts that were rejected since the last answer.
     suspects: [Option<Digest>; 2],
     rejected_prompts: VecDeque<Digest>,
-    deferred: BTreeMap<DeferralReason, u64>,
+    pub(super) deferred: BTreeMap<DeferralReason, u64>,
     /// Reason that requires an operator, and the time of the first such rejection; cleared by the next answer.
-    operator_error: Option<(DeferralReason, Duration)>,
+    pub(super) operator_error: Option<(DeferralReason, Duration)>,
     used_at: Duration,
 }
 
 impl Model {
     pub(super) fn new(now: Duration) -> Self {
-        Self {
-            queue: Queue::default(),
-            retry_at: None,
-            rerouted_at: now,
-            phase: Phase::Open,
-            limits: Limits::default(),
-            requests: None,
-            tokens: None,
-            request_is_charged: false,
-            pace: Pace::default(),
-            in_flight: 0,
-            in_flight_since_outage: 0,
-            admissions: 0,
-            stale: 0,
-            answers: 0,
-            consecutive_rejections: 0,
-            suspects: [None; 2],
-            rejected_prompts: VecDeque::new(),
-            deferred: BTreeMap::new(),
-            operator_error: None,
-            used_at: now,
-        }
+        Self { rerouted_at: now, used_at: now, ..Self::default() }
     }
 
     /// Applies limits. The strictest of all given so far are in force.
@@ -186,10 +166,6 @@ impl Model {
         self.used_at = now;
         self.pace.sent(now);
         Ok(())
-    }
-
-    pub(super) const fn answers(&self) -> u64 {
-        self.answers
     }
 
     /// Returns the time at which the limits leave room for all of `tokens`, if they leave room for a part at `next`.
@@ -317,10 +293,6 @@ impl Model {
         }
     }
 
-    pub(super) const fn is_unused(&self) -> bool {
-        self.admissions == 0
-    }
-
     /// Closes the model for at least `wait`; a running outage is extended.
     pub(super) fn hold(&mut self, now: Duration, reason: DeferralReason, wait: Duration) -> Option<Availability> {
         match &mut self.phase {
@@ -400,25 +372,12 @@ impl Model {
         }
     }
 
-    /// Reason that requires an operator, and the time since when.
-    pub(super) const fn complaint(&self) -> Option<(DeferralReason, Duration)> {
-        self.operator_error
-    }
-
     pub(super) fn has_rejected(&self, prompt: &Digest) -> bool {
         self.rejected_prompts.contains(prompt)
     }
 
-    pub(super) fn in_flight(&self) -> u32 {
-        self.in_flight
-    }
-
     pub(super) fn pace(&self) -> Option<f64> {
         self.pace.rate()
-    }
-
-    pub(super) fn deferred_counts(&self) -> &BTreeMap<DeferralReason, u64> {
-        &self.deferred
     }
 
     /// Returns whether the model can be evicted without losing state.

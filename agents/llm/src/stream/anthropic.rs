@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{PARTS_MAX, PartialAnswer, append_text};
+use super::{PARTS_MAX, PartialAnswer, Progress, append_text};
 
 /// Counts of tokens. Those of a later event replace those of an earlier one.
 const COUNTS: [&str; 4] = ["input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"];
@@ -16,9 +16,7 @@ pub(super) struct AnthropicAnswer {
     top: Map<String, Value>,
     usage: Map<String, Value>,
     blocks: BTreeMap<u64, Block>,
-    kept: usize,
-    has_content: bool,
-    is_over: bool,
+    progress: Progress,
 }
 
 struct Block {
@@ -36,7 +34,7 @@ impl PartialAnswer for AnthropicAnswer {
             // The whole message as one event.
             "message" => {
                 self.message(&event);
-                self.is_over = true;
+                self.progress.is_over = true;
             }
             "content_block_start" => {
                 let block = event.get("content_block")?;
@@ -49,26 +47,18 @@ impl PartialAnswer for AnthropicAnswer {
                 self.keep(event.get("delta").and_then(Value::as_object), &["stop_reason", "stop_sequence"]);
                 self.count(event.get("usage"));
             }
-            "message_stop" => self.is_over = true,
+            "message_stop" => self.progress.is_over = true,
             _ => {}
         }
         None
     }
 
-    fn kept(&self) -> usize {
-        self.kept
-    }
-
-    fn has_content(&self) -> bool {
-        self.has_content
+    fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     fn is_finished(&self) -> bool {
-        self.is_over || self.top.get("stop_reason").is_some_and(Value::is_string)
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over
+        self.progress.is_over || self.top.get("stop_reason").is_some_and(Value::is_string)
     }
 
     fn answer(self: Box<Self>) -> Value {
@@ -118,10 +108,10 @@ impl AnthropicAnswer {
                 return None;
             }
             let value = make();
-            self.kept += value.to_string().len();
+            self.progress.kept += value.to_string().len();
             // A block begins with an empty text, or complete.
             let is_text = ["text", "thinking"].iter().any(|name| value["type"] == *name && value[name] == "");
-            self.has_content |= !is_text;
+            self.progress.has_content |= !is_text;
             self.blocks.insert(index, Block { value, input: String::new() });
         }
         self.blocks.get_mut(&index)
@@ -149,8 +139,7 @@ impl AnthropicAnswer {
                 text.len()
             }
         };
-        self.kept += added;
-        self.has_content |= added > 0;
+        self.progress.add(added);
     }
 }
 

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{PARTS_MAX, PartialAnswer, append};
+use super::{PARTS_MAX, PartialAnswer, Progress, append};
 
 /// Tries at parsing the arguments of calls: each is as long as the reply.
 const PARSED_MAX: u32 = 64;
 
 #[derive(Default)]
 pub(super) struct ChatAnswer {
-    text: usize,
+    progress: Progress,
     top: Map<String, Value>,
     message: Map<String, Value>,
     finish: Value,
@@ -38,7 +38,7 @@ impl PartialAnswer for ChatAnswer {
             };
             // The whole message, or its content so far. Some servers send a delta as `message`.
             if content(Some(&choice["message"])).starts_with(&before) {
-                self.text += serde_json::to_string(message).map_or(0, |text| text.len());
+                self.progress.add(serde_json::to_string(message).map_or(0, |text| text.len()));
                 self.whole = Some(Value::Object(chunk));
                 return None;
             }
@@ -62,20 +62,12 @@ impl PartialAnswer for ChatAnswer {
         error.map(|error| json!({"error": error}))
     }
 
-    fn kept(&self) -> usize {
-        self.text
-    }
-
-    fn has_content(&self) -> bool {
-        self.text > 0
+    fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     fn is_finished(&self) -> bool {
         self.whole.is_some() || self.finish.is_string()
-    }
-
-    fn is_over(&self) -> bool {
-        false
     }
 
     fn answer(self: Box<Self>) -> Value {
@@ -97,7 +89,7 @@ impl ChatAnswer {
             return;
         }
         if !matches!(name, "role") && *value != "" {
-            self.text += value.to_string().len();
+            self.progress.add(value.to_string().len());
         }
         match name {
             "tool_calls" => {

@@ -7,15 +7,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::{PARTS_MAX, PartialAnswer, append_text};
+use super::{PARTS_MAX, PartialAnswer, Progress, append_text};
 
 #[derive(Default)]
 pub(super) struct ResponsesAnswer {
     top: Map<String, Value>,
     items: BTreeMap<u64, Item>,
-    kept: usize,
-    has_content: bool,
-    is_over: bool,
+    progress: Progress,
 }
 
 struct Item {
@@ -50,25 +48,13 @@ impl PartialAnswer for ResponsesAnswer {
             // The whole response as one event.
             "response" => self.end(&Value::Object(event)),
             // The complete item includes the reasoning, encrypted where it goes back.
-            kind => self.has_content |= kind.starts_with("response.reasoning") && !member("delta").is_null(),
+            kind => self.progress.has_content |= kind.starts_with("response.reasoning") && !member("delta").is_null(),
         }
         None
     }
 
-    fn kept(&self) -> usize {
-        self.kept
-    }
-
-    fn has_content(&self) -> bool {
-        self.has_content
-    }
-
-    fn is_finished(&self) -> bool {
-        self.is_over
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over
+    fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     fn answer(self: Box<Self>) -> Value {
@@ -83,7 +69,7 @@ impl PartialAnswer for ResponsesAnswer {
 impl ResponsesAnswer {
     /// Takes over the response of the last event.
     fn end(&mut self, response: &Value) {
-        self.is_over = true;
+        self.progress.is_over = true;
         if let Some(response) = response.as_object() {
             self.top.clone_from(response);
         }
@@ -98,10 +84,10 @@ impl ResponsesAnswer {
         }
         // Messages and reasoning begin empty.
         let begins_empty = ["message", "reasoning"].iter().any(|kind| value["type"] == *kind);
-        self.has_content |= is_whole || !begins_empty;
+        self.progress.has_content |= is_whole || !begins_empty;
         let kept = value.to_string().len();
         let before = self.items.insert(index, Item { value: value.clone(), kept });
-        self.kept = self.kept - before.map_or(0, |item| item.kept) + kept;
+        self.progress.kept = self.progress.kept - before.map_or(0, |item| item.kept) + kept;
     }
 
     fn last(&self) -> Option<u64> {
@@ -117,8 +103,7 @@ impl ResponsesAnswer {
         let Some(item) = self.items.get_mut(&index) else { return };
         let added = edit(&mut item.value);
         item.kept += added;
-        self.kept += added;
-        self.has_content |= added > 0;
+        self.progress.add(added);
     }
 
     /// Adds to a part of a message's content, or replaces its text if the event has all of it.

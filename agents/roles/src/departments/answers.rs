@@ -18,32 +18,16 @@ pub enum ClearAnswer {
     Options(Vec<usize>),
 }
 
-/// Words for yes, and below for no, alone or in sequence. English and German, as in the lists below.
-const YES: &[&str] = &["yes", "yeah", "yep", "y", "sure", "ja"];
+/// Phrases for yes, and below for no, alone or in sequence. English and German, as in the lists below.
+const YES: &str = "yes, yeah, yep, y, sure, ja";
 /// Words that accept a question. Alone, in reply to an offer, they only acknowledge it.
-const ACKNOWLEDGEMENTS: &[&str] = &["ok", "okay"];
-const NO: &[&str] = &[
-    "no",
-    "nope",
-    "n",
-    "nein",
-    "never mind",
-    "nevermind",
-    "forget it",
-    "leave it",
-    "cancel",
-    "stop",
-    "none",
-    "neither",
-    "none of them",
-    "neither of them",
-    "vergiss es",
-    "lass es",
-];
+const ACKNOWLEDGEMENTS: &str = "ok, okay";
+const NO: &str = "no, nope, n, nein, never mind, nevermind, forget it, leave it, cancel, stop, none, neither, \
+    none of them, neither of them, vergiss es, lass es";
 /// Phrases allowed beside a yes or a no.
-const COURTESY: &[&str] = &["please", "thanks", "thank you", "bitte", "danke"];
+const COURTESY: &str = "please, thanks, thank you, bitte, danke";
 /// Phrases allowed beside a yes only.
-const CONFIRMATIONS: &[&str] = &["that one", "do it", "do that"];
+const CONFIRMATIONS: &str = "that one, do it, do that";
 /// Words that may negate the rest of the message.
 const NEGATIONS: &[&str] = &[
     "no", "not", "nope", "never", "none", "neither", "nor", "without", "except", "but", "nein", "nicht", "kein",
@@ -88,13 +72,13 @@ pub fn answer(question: &QuestionSummary, text: &str) -> Option<ClearAnswer> {
 }
 
 /// Returns whether words consist of at least one of these phrases, and optionally of others.
-fn consists_of(words: &[String], phrases: &[&str], others: &[&[&str]]) -> bool {
+fn consists_of(words: &[String], phrases: &str, others: &[&str]) -> bool {
     let starts = |left: &[String], phrase: &str| {
         let length = phrase.split(' ').count();
         let is_it = left.len() >= length && left.iter().zip(phrase.split(' ')).all(|(word, of)| word == of);
         is_it.then_some(length)
     };
-    let longest = |left: &[String], of: &[&str]| of.iter().filter_map(|phrase| starts(left, phrase)).max();
+    let longest = |left: &[String], of: &str| of.split(", ").filter_map(|phrase| starts(left, phrase)).max();
     let (mut left, mut has_phrase) = (words, false);
     while !left.is_empty() {
         let own = longest(left, phrases);

@@ -204,10 +204,7 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
         Part::Rows(parts) => rows(&parts),
         Part::Count => outcome.count.to_string(),
     };
-    match template::parse(template) {
-        Ok(parts) => parts.into_iter().map(part).collect(),
-        Err(_) => template.to_owned(),
-    }
+    if let Ok(parts) = template::parse(template) { parts.into_iter().map(part).collect() } else { template.to_owned() }
 }
 
 /// Builds the text for one row of several; `None` if the row has none of the fields.
@@ -267,10 +264,7 @@ fn question(department: &Department, open: &Resolution, now: Timestamp, bytes_ma
     let field = open.field.as_deref().unwrap_or_default();
     let mut choices: Vec<String> = Vec::new();
     for option in &options {
-        let choice = match option.values.get(field) {
-            Some(value) => display_text(value),
-            None => described(&option.values),
-        };
+        let choice = option.values.get(field).map_or_else(|| described(&option.values), display_text);
         let choice = patchboard_kernel::text::one_line(&choice, ITEM_CHARS_MAX / 2);
         if !choices.contains(&choice) {
             choices.push(choice);
@@ -336,7 +330,7 @@ fn unresolved_result(department: &Department, none: &Resolution, now: Timestamp)
         UnresolvedReason::Expired => "The question was asked too long ago, so nothing was done.".to_owned(),
         UnresolvedReason::Declined => "Nothing was done, as the user does not want it.".to_owned(),
         UnresolvedReason::GaveUp => {
-            let ask = department_ask(department, none);
+            let ask = none.ask.clone().unwrap_or_else(|| format!("which {} is meant", department.storage.entity));
             format!("Nothing was done: after {ASKED_MAX} questions it is still not clear {ask}.")
         }
     };
@@ -377,10 +371,6 @@ fn search_values(department: &Department, none: &Resolution) -> Values {
         .filter(|(slot, _)| finds.contains(slot))
         .map(|(slot, value)| (slot.clone(), value.clone()))
         .collect()
-}
-
-fn department_ask(department: &Department, none: &Resolution) -> String {
-    none.ask.clone().unwrap_or_else(|| format!("which {} is meant", department.storage.entity))
 }
 
 /// Builds the patch of `/classified` that selects a choice.

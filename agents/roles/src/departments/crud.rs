@@ -32,7 +32,7 @@ pub fn execute(
 ) -> Result<Outcome, StorageError> {
     let recognised = match recognise(department, resolved) {
         Ok(recognised) => recognised,
-        Err(why) => return Ok(nothing(resolved).with_error(why)),
+        Err(why) => return Ok(Outcome { wrong: Some(why), ..nothing(resolved) }),
     };
     storage.with_documents(|documents| {
         if recognised.action.does == RowOperation::Select {
@@ -66,7 +66,7 @@ impl WriteCall<'_> {
     }
 
     async fn decide(&self, failed: Option<ChangeError>) -> Result<(Outcome, Vec<Change>), StorageError> {
-        let Self { documents, department, recognised, resolved, key, now } = *self;
+        let Self { documents, department, resolved, key, now, .. } = *self;
         let table = Table::of(documents, department, false).await?;
         if let Some(known) = documents.get(OUTCOMES, key).await? {
             let known: CallOutcome = parsed(known)?;
@@ -75,16 +75,13 @@ impl WriteCall<'_> {
                 outcome.ok_or_else(|| StorageError::NotConfigured(format!("the outcome of {key} cannot be read")))?;
             return Ok((outcome, Vec::new()));
         }
-        let made = match failed {
-            Some(why) => Err(why),
-            None => RowWrite { table: &table, department, recognised, key, now }.make(),
-        };
+        let made = if let Some(why) = failed { Err(why) } else { RowWrite { call: self, table: &table }.make() };
         let (outcome, mut changes) = match made {
             Ok((changed, mut changes)) => {
                 changes.push(table.put_header(changed.id));
                 (Outcome { rows: vec![changed], count: 1, verified: true, ..nothing(resolved) }.into_done(), changes)
             }
-            Err(why) => (nothing(resolved).with_error(why), vec![table.put_header(0)]),
+            Err(why) => (Outcome { wrong: Some(why), ..nothing(resolved) }, vec![table.put_header(0)]),
         };
         let department = department.name.clone();
         let stored = CallOutcome { department, recorded: now.0, outcome: json!(outcome) };
@@ -96,10 +93,6 @@ impl WriteCall<'_> {
 impl Outcome {
     fn into_done(self) -> Self {
         Self { status: OutcomeStatus::Done, ..self }
-    }
-
-    fn with_error(self, wrong: ChangeError) -> Self {
-        Self { wrong: Some(wrong), ..self }
     }
 }
 
@@ -176,20 +169,17 @@ fn select(table: &Table, resolved: &Resolution, bytes_max: usize) -> Outcome {
 
 /// Write of one row, decided on the rows as read.
 struct RowWrite<'a> {
+    call: &'a WriteCall<'a>,
     table: &'a Table,
-    department: &'a Department,
-    recognised: &'a Recognised<'a>,
-    key: &'a str,
-    now: Timestamp,
 }
 
 impl RowWrite<'_> {
     /// Returns the changes of the phases that need the rows.
     fn make(&self) -> Result<(RowChange, Vec<Change>), ChangeError> {
-        let Some((id, expected)) = &self.recognised.row else { return self.insert() };
+        let Some((id, expected)) = &self.call.recognised.row else { return self.insert() };
         let is_as_found = |row: &&State| expected.iter().all(|(name, value)| row.values.get(name) == Some(value));
         let before = self.table.rows.get(id).filter(is_as_found).ok_or(ChangeError::Stale)?;
-        match self.recognised.action.does {
+        match self.call.recognised.action.does {
             RowOperation::Delete => Ok(self.delete(before)),
             RowOperation::Insert | RowOperation::Select | RowOperation::Update => self.update(before),
         }
@@ -199,33 +189,33 @@ impl RowWrite<'_> {
         if self.table.rows.len() >= ROWS_MAX {
             return Err(ChangeError::Full);
         }
-        let values = self.recognised.sets.clone();
+        let values = self.call.recognised.sets.clone();
         self.check_unique(None, &values)?;
         let id = self.table.next_id();
         let change = RowChange { id, before: None, after: Some(values.clone()) };
-        Ok((change, vec![self.begun(id, 1, self.now.0, values).put(&self.department.name)]))
+        Ok((change, vec![self.begun(id, 1, self.call.now.0, values).put(&self.call.department.name)]))
     }
 
     fn update(&self, before: &State) -> Result<(RowChange, Vec<Change>), ChangeError> {
         let mut values = before.values.clone();
-        values.extend(self.recognised.sets.clone());
+        values.extend(self.call.recognised.sets.clone());
         self.check_unique(Some(before.id), &values)?;
         let (now, mut changes) = self.end(before);
-        changes.push(self.begun(before.id, before.version + 1, now, values.clone()).put(&self.department.name));
+        changes.push(self.begun(before.id, before.version + 1, now, values.clone()).put(&self.call.department.name));
         Ok((RowChange { id: before.id, before: Some(before.values.clone()), after: Some(values) }, changes))
     }
 
     fn delete(&self, before: &State) -> (RowChange, Vec<Change>) {
         let (now, mut changes) = self.end(before);
         let end = self.begun(before.id, before.version + 1, now, before.values.clone());
-        changes.push(State { deleted: true, ..end }.put(&self.department.name));
-        changes.push(before.remove(&self.department.name));
+        changes.push(State { deleted: true, ..end }.put(&self.call.department.name));
+        changes.push(before.remove(&self.call.department.name));
         (RowChange { id: before.id, before: Some(before.values.clone()), after: None }, changes)
     }
 
     /// Checks that no other row has the same identity.
     fn check_unique(&self, own: Option<i64>, values: &Values) -> Result<(), ChangeError> {
-        let identity = &self.department.storage.identity;
+        let identity = &self.call.department.storage.identity;
         let has = |values: &Values, name: &String| values.get(name).map(|value| words(&display_text(value)));
         let is_same = |row: &State| identity.iter().all(|name| has(&row.values, name) == has(values, name));
         let is_taken = !identity.is_empty() && self.table.rows.values().any(|row| Some(row.id) != own && is_same(row));
@@ -240,15 +230,15 @@ impl RowWrite<'_> {
     /// of its end, which always advances, even if the clock does not.
     fn end(&self, before: &State) -> (i64, Vec<Change>) {
         let State { valid_from, recorded_from, .. } = *before;
-        let now = self.now.0.max(valid_from.saturating_add(1)).max(recorded_from.saturating_add(1));
+        let now = self.call.now.0.max(valid_from.saturating_add(1)).max(recorded_from.saturating_add(1));
         let superseded = State { recorded_to: Some(now), ..before.clone() };
         let closed = State { valid_to: Some(now), recorded_from: now, ..before.clone() };
-        (now, [superseded, closed].map(|state| state.put(&self.department.name)).into())
+        (now, [superseded, closed].map(|state| state.put(&self.call.department.name)).into())
     }
 
     /// Returns a current state of a row.
     fn begun(&self, id: i64, version: i64, now: i64, values: Values) -> State {
-        let (valid_from, recorded_from, key) = (now, now, self.key.to_owned());
+        let (valid_from, recorded_from, key) = (now, now, self.call.key.to_owned());
         State { id, version, valid_from, valid_to: None, recorded_from, recorded_to: None, deleted: false, key, values }
     }
 }

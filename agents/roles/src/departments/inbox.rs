@@ -112,10 +112,7 @@ impl Turn {
         let expired = late.iter().find(|question| !question.summary.offer);
         let answered: Vec<usize> =
             (0..open.len()).filter(|index| answer(&open[*index].summary, text).is_some()).collect();
-        let pending = match answered[..] {
-            [only] => Some(open.remove(only).clone()),
-            _ => None,
-        };
+        let pending = if let [only] = answered[..] { Some(open.remove(only).clone()) } else { None };
         let waits = if pending.is_none() && !open.is_empty() { Some(open.remove(0).clone()) } else { None };
         Self {
             n,

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 
 use patchboard_kernel::id::Timestamp;
 use patchboard_protocols::department::{Department, NO_ACTION};
-use serde_json::Value;
 
 use super::resolve::settle;
 use super::similarity::{MatchThresholds, SAME};
@@ -50,7 +49,7 @@ pub fn resolve(
 /// Merges the known slots with the given ones; `None` if the message is a request of its own.
 fn merge_slots(department: &Department, waits: &OpenQuestion, understood: Classification<'_>) -> Option<Values> {
     let own = department.actions.get(&waits.action)?.slots();
-    let given_slots: Values = understood.slots.iter().filter(|(_, value)| is_given(value)).map(pair).collect();
+    let given_slots: Values = understood.slots.clone().into_iter().filter(|(_, value)| is_given(value)).collect();
     let is_own = |slot: &String| own.iter().any(|(own, _)| own == slot);
     let is_the_same = understood.action == waits.action;
     // A classification with slots but no action is typical of an answer.
@@ -77,10 +76,6 @@ fn merge_slots(department: &Department, waits: &OpenQuestion, understood: Classi
         }
     }
     Some(slots)
-}
-
-fn pair((slot, value): (&String, &Value)) -> (String, Value) {
-    (slot.clone(), value.clone())
 }
 
 /// Returns the slots that were asked for: that of the question, and those in which an option differs from the known

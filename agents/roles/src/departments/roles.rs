@@ -27,7 +27,7 @@ struct DepartmentConfig {
 /// Configuration (`with`) of `begin`: places of messages, the turn and results, and the arrays to clear for each turn.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct BeginConfig {
+pub(crate) struct BeginConfig {
     messages: String,
     turn: String,
     results: String,
@@ -53,7 +53,8 @@ impl Default for PerceiveConfig {
     }
 }
 
-fn department(worker: &Worker) -> Result<Department, String> {
+/// Returns the department of a role, or the problem of its configuration.
+pub(crate) fn department(worker: &Worker) -> Result<Department, String> {
     let department = role_config::<DepartmentConfig>(worker)?.department;
     match department.validation_errors().into_iter().next() {
         None => Ok(department),
@@ -61,7 +62,7 @@ fn department(worker: &Worker) -> Result<Department, String> {
     }
 }
 
-fn places(worker: &Worker) -> Result<BeginConfig, String> {
+pub(crate) fn places(worker: &Worker) -> Result<BeginConfig, String> {
     let places: BeginConfig = role_config(worker)?;
     for place in [&places.messages, &places.turn, &places.results].into_iter().chain(&places.empties) {
         is_place(place)?;
@@ -69,23 +70,10 @@ fn places(worker: &Worker) -> Result<BeginConfig, String> {
     Ok(places)
 }
 
-fn into(worker: &Worker) -> Result<String, String> {
+pub(crate) fn into(worker: &Worker) -> Result<String, String> {
     let PerceiveConfig { into } = role_config(worker)?;
     is_place(&into)?;
     Ok(into)
-}
-
-/// Returns the configuration problem of a role inside a department, if there is one.
-pub(crate) fn department_config_error(worker: &Worker) -> Option<String> {
-    department(worker).err()
-}
-
-pub(crate) fn begin_config_error(worker: &Worker) -> Option<String> {
-    places(worker).err()
-}
-
-pub(crate) fn perceive_config_error(worker: &Worker) -> Option<String> {
-    into(worker).err()
 }
 
 fn worker_department(call: &Call) -> Result<Department, NoPatch> {
@@ -169,10 +157,7 @@ pub(crate) fn resume(call: &Call, context: &RoleContext) -> CallResult {
 
 /// Returns the resolution, from `resume` or else from `resolve`.
 fn read_resolution(call: &Call) -> Result<Option<Resolution>, NoPatch> {
-    match read(call, "/resumed")? {
-        Some(resumed) => Ok(Some(resumed)),
-        None => read(call, "/resolved"),
-    }
+    if let Some(resumed) = read(call, "/resumed")? { Ok(Some(resumed)) } else { read(call, "/resolved") }
 }
 
 /// Returns the key under which a call is executed once. A nested board may be created again after a failed one;

@@ -75,10 +75,7 @@ fn typed(kind: FieldType, value: &Value) -> Option<Value> {
 
 /// Converts a value to the form that its table stores.
 pub(super) fn stored(field: &Field, value: Value) -> Value {
-    match (field.kind, value.as_f64()) {
-        (FieldType::Number, Some(number)) => number_of(number),
-        _ => value,
-    }
+    if let (FieldType::Number, Some(number)) = (field.kind, value.as_f64()) { number_of(number) } else { value }
 }
 
 /// Normalises a number to its only form on boards.

@@ -216,9 +216,6 @@ impl DiskError {
 
     /// Returns why a file is not served, if that is the error.
     pub fn reason(&self) -> Option<UnservedReason> {
-        match self {
-            Self::NotServed(NotServed { reason, .. }) => Some(*reason),
-            _ => None,
-        }
+        if let Self::NotServed(NotServed { reason, .. }) = self { Some(*reason) } else { None }
     }
 }

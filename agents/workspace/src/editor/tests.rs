@@ -25,8 +25,8 @@ fn nothing_is_promised_that_is_not_so_in_the_manner_of_editing() {
         for (tool, ToolDefinition { description, parameters, .. }) in tools_in(manner, spec) {
             let promise = description.contains("counts as read") || description.contains("refused");
             assert_eq!(promise, promises && tool.name != "list", "{isolation}: {description}");
-            assert_eq!(description.contains("You are `ada`"), is_signed && tool.is_edit, "{description}");
-            assert_eq!(parameters["properties"]["intent"].is_object(), is_signed && tool.is_edit, "{parameters}");
+            assert_eq!(description.contains("You are `ada`"), is_signed && tool.is_edit(), "{description}");
+            assert_eq!(parameters["properties"]["intent"].is_object(), is_signed && tool.is_edit(), "{parameters}");
             assert_eq!(
                 description.contains("who changed"),
                 says_whose && matches!(tool.name, "view" | "list"),
@@ -50,11 +50,11 @@ fn every_command_is_a_tool_and_takes_what_the_command_takes() {
         let path = properties["path"]["description"].as_str().expect("a text");
         assert_eq!(path.contains("if absent"), matches!(tool.name, "list" | "search"), "{path}");
         described.extend(properties.clone());
-        assert_eq!(properties.contains_key("intent"), tool.is_edit);
-        assert_eq!(description.starts_with("EVERY EDIT NEEDS AN `intent`"), tool.is_edit, "{description}");
-        assert_eq!(description.contains("You are `ada`"), tool.is_edit);
+        assert_eq!(properties.contains_key("intent"), tool.is_edit());
+        assert_eq!(description.starts_with("EVERY EDIT NEEDS AN `intent`"), tool.is_edit(), "{description}");
+        assert_eq!(description.contains("You are `ada`"), tool.is_edit());
         let required = parameters["required"].as_array().expect("a list");
-        assert_eq!(required.contains(&json!("intent")), tool.is_edit);
+        assert_eq!(required.contains(&json!("intent")), tool.is_edit());
     }
     // Every argument is described except `command`, which the tool's name replaces.
     assert_eq!(described.len() + 1, of_all["properties"].as_object().expect("an object").len());
@@ -66,7 +66,7 @@ fn every_command_is_a_tool_and_takes_what_the_command_takes() {
 fn what_is_said_first_of_intents_is_what_the_blueprint_has() {
     for (intent, annotate) in [("required", true), ("required", false), ("optional", true), ("optional", false)] {
         for (tool, said) in tools(json!({"dir": "code", "intent": intent, "annotate": annotate})) {
-            if !tool.is_edit {
+            if !tool.is_edit() {
                 assert!(!said.description.contains("`intent`"), "{}", said.description);
                 continue;
             }

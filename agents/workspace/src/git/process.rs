@@ -71,10 +71,7 @@ pub(super) fn succeeded(answer: GitOutput) -> Result<GitOutput, GitError> {
 /// Builds an error from git's message.
 pub(super) fn complaint(answer: &GitOutput) -> GitError {
     let why = one_line(&answer.stderr, 500);
-    match why.contains("not a git repository") {
-        true => GitError::Git(GitCode::NoRepository, why),
-        false => git_failed(why),
-    }
+    if why.contains("not a git repository") { GitError::Git(GitCode::NoRepository, why) } else { git_failed(why) }
 }
 
 pub(super) fn git_failed(why: String) -> GitError {

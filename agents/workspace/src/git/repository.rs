@@ -27,21 +27,8 @@ use crate::environment::INHERITED;
 use crate::program::GIT;
 
 /// Options that keep git from running configured programs.
-const COMMAND_LINE: [&str; 13] = [
-    "-c",
-    "safe.bareRepository=explicit",
-    "-c",
-    "core.attributesFile=/dev/null",
-    "-c",
-    "core.hooksPath=/dev/null",
-    "-c",
-    "core.fsmonitor=false",
-    "-c",
-    "gc.auto=0",
-    "-c",
-    "submodule.recurse=false",
-    "--literal-pathspecs",
-];
+const COMMAND_LINE: &str = "-c safe.bareRepository=explicit -c core.attributesFile=/dev/null \
+    -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 -c submodule.recurse=false --literal-pathspecs";
 
 /// Greatest size in bytes of a list of names; large enough for the files of any workspace.
 const LIST_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -100,14 +87,14 @@ impl Repository {
     /// Fails while a merge is in progress.
     pub(crate) async fn head(&self) -> Result<Option<String>, GitError> {
         let head = ["rev-parse", "--quiet", "--verify", "HEAD^{commit}"];
-        let found = self.run(Index::Users, head, b"", LIST_BYTES_MAX).await?;
+        let found = self.run(Index::Users, head).await?;
         if found.exit != Some(0) {
             // Fails if this is no repository at all.
             self.git(["rev-parse", "--git-dir"]).await?;
             return Ok(None);
         }
         let merging = ["rev-parse", "--quiet", "--verify", "MERGE_HEAD"];
-        if self.run(Index::Users, merging, b"", LIST_BYTES_MAX).await?.exit == Some(0) {
+        if self.run(Index::Users, merging).await?.exit == Some(0) {
             return Err(git_failed(
                 "somebody's merge is under way there; it has to be ended or given up first".to_owned(),
             ));
@@ -221,10 +208,7 @@ impl Repository {
     /// Returns the content of a file before the change, if it existed.
     pub(crate) async fn content_before(&self, change: &Change) -> Result<Option<Vec<u8>>, GitError> {
         let hash = change.what.split(' ').nth(2).filter(|hash| hash.bytes().any(|digit| digit != b'0'));
-        match hash {
-            Some(hash) => Ok(Some(self.content(hash).await?)),
-            None => Ok(None),
-        }
+        if let Some(hash) = hash { Ok(Some(self.content(hash).await?)) } else { Ok(None) }
     }
 
     /// Returns the content of a blob.
@@ -272,8 +256,7 @@ impl Repository {
     }
 
     pub(crate) async fn is_ancestor(&self, commit: &str, descendant: &str) -> Result<bool, GitError> {
-        let answer =
-            self.run(Index::Own, ["merge-base", "--is-ancestor", commit, descendant], b"", LIST_BYTES_MAX).await?;
+        let answer = self.run(Index::Own, ["merge-base", "--is-ancestor", commit, descendant]).await?;
         match answer.exit {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
@@ -285,7 +268,7 @@ impl Repository {
     /// Writes only objects.
     pub(crate) async fn merged(&self, one: &str, two: &str) -> Result<(String, Vec<String>), GitError> {
         let merge = ["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", one, two];
-        let answer = self.run(Index::Own, merge, b"", LIST_BYTES_MAX).await?;
+        let answer = self.run(Index::Own, merge).await?;
         let stdout = String::from_utf8_lossy(&answer.stdout).into_owned();
         let mut parts = stdout.split('\0').map(str::trim).filter(|part| !part.is_empty());
         match (answer.exit, parts.next()) {
@@ -299,7 +282,7 @@ impl Repository {
     /// changes are in the way.
     pub(crate) async fn check_out(&self, from: &str, to: &str) -> Result<(), GitError> {
         // Refreshes the index, so that touched but unchanged files are no obstacle. The next step detects real changes.
-        self.run(Index::Users, ["update-index", "-q", "--refresh"], b"", LIST_BYTES_MAX).await?;
+        self.run(Index::Users, ["update-index", "-q", "--refresh"]).await?;
         self.git(["read-tree", "-m", "-u", from, to]).await.map(drop)
     }
 
@@ -337,17 +320,11 @@ impl Repository {
         input: &[u8],
         max: usize,
     ) -> Result<GitOutput, GitError> {
-        succeeded(self.run(index, arguments, input, max).await?)
+        succeeded(run_git(self.command(index, arguments), input, max).await?)
     }
 
-    async fn run<'a>(
-        &self,
-        index: Index,
-        arguments: impl IntoIterator<Item = &'a str>,
-        input: &[u8],
-        max: usize,
-    ) -> Result<GitOutput, GitError> {
-        run_git(self.command(index, arguments), input, max).await
+    async fn run<'a>(&self, index: Index, arguments: impl IntoIterator<Item = &'a str>) -> Result<GitOutput, GitError> {
+        run_git(self.command(index, arguments), b"", LIST_BYTES_MAX).await
     }
 
     fn command<'a>(&self, index: Index, arguments: impl IntoIterator<Item = &'a str>) -> Command {
@@ -357,7 +334,7 @@ impl Repository {
         let mut command = Command::new(GIT);
         // The repository is given by its place alone, and git never prompts.
         command
-            .args(COMMAND_LINE)
+            .args(COMMAND_LINE.split(' '))
             // Default merge driver: an unknown name makes git use its built-in driver.
             .args(["-c", &format!("merge.default={}", Uuid::now_v7())])
             .arg(format!("--attr-source={}", self.names.of_nothing()))

@@ -112,10 +112,7 @@ impl Workspace {
                     }
                 }
             })?;
-            match failed {
-                Some(error) => Err(error),
-                None => Ok(ReadProgress { so_far, to, differs, is_enough }),
-            }
+            if let Some(error) = failed { Err(error) } else { Ok(ReadProgress { so_far, to, differs, is_enough }) }
         });
         seen.await
     }

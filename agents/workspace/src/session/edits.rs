@@ -55,10 +55,8 @@ impl Session {
         let edit = self.new_edit(&basis, &targets)?;
         let maker = EditTransform::new(self, &basis);
         let make = move |standing: &[CurrentFile]| Ok(vec![maker.change(path, &command, &standing[0])?]);
-        let decided = self
-            .workspace
-            .edit::<CommandError>(edit, targets, self.request_digest(), self.principal.clone(), make)
-            .await?;
+        let (digest, principal) = (self.request_digest(), self.principal.clone());
+        let decided = self.workspace.edit::<CommandError>(edit, targets, digest, principal, make).await?;
         Ok(self.edit_result(decided).await)
     }
 
@@ -84,10 +82,8 @@ impl Session {
                 ProposedChange { path: to, before: None, after: Some(text), hunks: Some(hunks), signed: Vec::new() };
             Ok(vec![deleted, created])
         };
-        let decided = self
-            .workspace
-            .edit::<CommandError>(edit, targets, self.request_digest(), self.principal.clone(), make)
-            .await?;
+        let (digest, principal) = (self.request_digest(), self.principal.clone());
+        let decided = self.workspace.edit::<CommandError>(edit, targets, digest, principal, make).await?;
         Ok(self.edit_result(decided).await)
     }
 
@@ -245,8 +241,5 @@ fn too_many(forgotten: &[FilePath]) -> CommandError {
 /// Returns the lines that an edit wrote, in the numbers after it; for a pure deletion, the lines around it.
 fn places_of(hunks: &[Hunk]) -> Vec<LineRange> {
     let written = blocks(hunks);
-    if !written.is_empty() {
-        return written;
-    }
-    hunks.iter().map(|hunk| (hunk.at.max(2) - 1, hunk.at)).collect()
+    if !written.is_empty() { written } else { hunks.iter().map(|hunk| (hunk.at.max(2) - 1, hunk.at)).collect() }
 }

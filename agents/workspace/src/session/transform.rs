@@ -119,10 +119,7 @@ impl EditTransform {
         }
         // Lines beside the edit may be signed unread only if the edit itself is covered by reads.
         let plain: Vec<LineShift> = plain.iter().map(LineShift::from).collect();
-        let signed = match files::is_covered(entry, &own, Some(&plain), self.granularity) {
-            true => signed,
-            false => Vec::new(),
-        };
+        let signed = if files::is_covered(entry, &own, Some(&plain), self.granularity) { signed } else { Vec::new() };
         self.keeps_annotations(&path, text, &plain_text)?;
         Ok(ProposedChange { path, before: Some(Arc::clone(text)), after: Some(after), hunks: Some(hunks), signed })
     }
@@ -159,10 +156,7 @@ impl EditTransform {
     ) -> ProposedChange {
         let newest = own.iter().map(|read| read.version).max();
         let seen = newest.and_then(|version| self.texts.get(&(path.clone(), version)).cloned());
-        let before: Option<Arc<str>> = match is_faster {
-            true => None,
-            false => Some(seen.unwrap_or_else(|| "".into())),
-        };
+        let before: Option<Arc<str>> = if is_faster { None } else { Some(seen.unwrap_or_else(|| "".into())) };
         let text = before.as_deref().unwrap_or_default();
         let edited = edit::apply(command, text).ok();
         let after: Arc<str> = edited.map_or_else(|| text.into(), |edited| edited.text.into());

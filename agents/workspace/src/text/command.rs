@@ -296,22 +296,12 @@ impl Arguments {
 
     /// An argument that nobody has taken.
     fn rest(&self) -> Option<&'static str> {
-        let left = [
-            ("path", self.path.is_some()),
-            ("file_text", self.file_text.is_some()),
-            ("old_str", self.old_str.is_some()),
-            ("new_str", self.new_str.is_some()),
-            ("insert_line", self.insert_line.is_some()),
-            ("insert_text", self.insert_text.is_some()),
-            ("view_range", self.view_range.is_some()),
-            ("view_columns", self.view_columns.is_some()),
-            ("offset", self.offset.is_some()),
-            ("limit", self.limit.is_some()),
-            ("pattern", self.pattern.is_some()),
-            ("regex", self.regex.is_some()),
-            ("new_path", self.new_path.is_some()),
-            // What a reader is told of an intent or a version does no harm.
-        ];
+        macro_rules! left {
+            ($($name:ident)*) => { [$((stringify!($name), self.$name.is_some())),*] };
+        }
+        // An intent or a version of a reader does no harm.
+        let left = left!(path file_text old_str new_str insert_line insert_text view_range view_columns offset limit
+            pattern regex new_path);
         left.into_iter().find_map(|(name, is_left)| is_left.then_some(name))
     }
 }

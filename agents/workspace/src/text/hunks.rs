@@ -103,10 +103,7 @@ pub(super) fn with_ends_of<'a>(text: &'a str, model: &str) -> Cow<'a, str> {
     if text.contains('\n') && has_crlf(model) {
         return Cow::Owned(plain().replace('\n', "\r\n"));
     }
-    match text.contains("\r\n") && model.contains('\n') {
-        true => Cow::Owned(plain()),
-        false => Cow::Borrowed(text),
-    }
+    if text.contains("\r\n") && model.contains('\n') { Cow::Owned(plain()) } else { Cow::Borrowed(text) }
 }
 
 /// Returns whether at least half of the lines end in `\r\n`.

@@ -305,10 +305,7 @@ impl<'a> CommentLayout<'a> {
             begin
         };
         // A comment in the first two lines could be read as an encoding declaration.
-        if place < 2 && self.could_name_encoding {
-            return None;
-        }
-        Some((place, self.replaced_above(place)))
+        if place < 2 && self.could_name_encoding { None } else { Some((place, self.replaced_above(place))) }
     }
 
     fn replaced_above(&self, line: usize) -> Vec<usize> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::breaker;
+use patchboard_kernel::code_enum;
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
@@ -22,35 +23,24 @@ const QUESTION_CHARS_MAX: usize = 500;
 /// Maximum number of waiting invocations in a cursor; further ones are not tracked.
 const WAITS_MAX: usize = 256;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Topic {
-    /// Board that asks a person.
-    Question,
-    /// Board that waits for a provider, or no longer waits.
-    Provider,
-    /// Board stopped by a breaker, a limit or a fault.
-    Stopped,
-    /// Invocation with exhausted retries, or a board that stalled after that.
-    GaveUp,
-    /// Notice sent by `patchboard notify test`.
-    Test,
-}
-
-impl Topic {
-    /// Topics that can be subscribed to.
-    pub(crate) const ALL: [Self; 4] = [Self::Question, Self::Provider, Self::Stopped, Self::GaveUp];
-
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Question => "question",
-            Self::Provider => "provider",
-            Self::Stopped => "stopped",
-            Self::GaveUp => "gave_up",
-            Self::Test => "test",
-        }
+code_enum! {
+    /// Topic of a notice.
+    Topic {
+        /// Board that asks a person.
+        Question = "question",
+        /// Board that waits for a provider, or no longer waits.
+        Provider = "provider",
+        /// Board stopped by a breaker, a limit or a fault.
+        Stopped = "stopped",
+        /// Invocation with exhausted retries, or a board that stalled after that.
+        GaveUp = "gave_up",
+        /// Notice sent by `patchboard notify test`.
+        Test = "test",
     }
 }
+
+/// Topics that can be subscribed to.
+pub(crate) const TOPICS: [Topic; 4] = [Topic::Question, Topic::Provider, Topic::Stopped, Topic::GaveUp];
 
 /// Message for an operator, in the JSON shape that `docs/notify.md` describes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

@@ -44,10 +44,7 @@ impl DeliveryError {
 impl Receiver {
     /// Returns the stable name, used for the cursors' directory too.
     pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Webhook(_) => "webhook",
-            Self::Program(_) => "program",
-        }
+        if let Self::Webhook(_) = self { "webhook" } else { "program" }
     }
 
     /// Returns the host or program, without possible secrets.
@@ -112,10 +109,7 @@ fn refuses(status: StatusCode) -> bool {
 
 /// Formats a connection error with its causes.
 fn broken(error: &reqwest::Error) -> String {
-    if error.is_timeout() {
-        return "the webhook did not answer in time".to_owned();
-    }
-    error_chain(error)
+    if error.is_timeout() { "the webhook did not answer in time".to_owned() } else { error_chain(error) }
 }
 
 /// Program that receives notices.

@@ -10,7 +10,7 @@ use reqwest::Url;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::notice::Topic;
+use super::notice::{TOPICS, Topic};
 use super::receiver::{Program, Receiver, Webhook};
 use super::sign::Secret;
 use crate::failure::Failure;
@@ -135,13 +135,13 @@ impl Settings {
             return Err(wrong(table_line, "names neither a webhook nor a program"));
         }
         let on = match table.on {
-            None => Topic::ALL.to_vec(),
+            None => TOPICS.to_vec(),
             Some(on) => {
                 let at = line(on.span().start);
                 let topics = on.into_inner().into_iter().map(|name| {
                     let at = line(name.span().start);
-                    let known = Topic::ALL.into_iter().find(|topic| topic.as_str() == name.as_ref());
-                    let all = Topic::ALL.map(Topic::as_str).join(", ");
+                    let known = TOPICS.into_iter().find(|topic| topic.as_str() == name.as_ref());
+                    let all = TOPICS.map(Topic::as_str).join(", ");
                     known.ok_or_else(|| wrong(at, &format!("on: {:?} is none of {all}", redacted(name.as_ref()))))
                 });
                 let topics = topics.collect::<Result<Vec<_>, _>>()?;

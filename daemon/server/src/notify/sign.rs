@@ -26,10 +26,7 @@ impl Secret {
             Some(encoded) => STANDARD.decode(encoded).map_err(|_| "holds no base64 after whsec_")?,
             None => text.as_bytes().to_vec(),
         };
-        if key.is_empty() {
-            return Err("is empty");
-        }
-        Ok(Self(key))
+        if key.is_empty() { Err("is empty") } else { Ok(Self(key)) }
     }
 
     /// Returns the value of the header `webhook-signature`.

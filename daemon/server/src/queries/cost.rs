@@ -132,7 +132,8 @@ impl CostReport {
         let details = Details::from_records(reader, blueprint, &reader.records(&summary.id)?)?;
         let of_worker = |(name, account): (&WorkerName, &Box<Account>)| {
             let limits = board.worker_call_limits(name);
-            let account = AccountInfo::new(account, details.retries_of(name), limits.worker_tokens);
+            let retries = details.retries.get(name).copied().unwrap_or_default();
+            let account = AccountInfo::new(account, retries, limits.worker_tokens);
             (name.clone(), WorkerAccountInfo { account, money_limit: limits.worker_money.map(Money) })
         };
         let workers = ledger.workers().iter().map(of_worker).collect();
@@ -443,11 +444,6 @@ impl Details {
     fn retried(&mut self, worker: &WorkerName, tokens: u64) {
         let retries = self.retries.entry(worker.clone()).or_default();
         retries.tokens = retries.tokens.saturating_add(tokens);
-    }
-
-    /// Returns the calls of a worker after the first of their invocations.
-    fn retries_of(&self, worker: &WorkerName) -> Retries {
-        self.retries.get(worker).copied().unwrap_or_default()
     }
 
     /// Returns the architect's calls after its first.

@@ -143,10 +143,7 @@ pub fn search_departments(
     let data_dir = data_dir.to_owned();
     move |texts| {
         let is_erased = rows == Some(Rows::Erase);
-        let found = match is_erased {
-            true => departments::erase(&data_dir, texts),
-            false => departments::find(&data_dir, texts),
-        };
+        let found = if is_erased { departments::erase(&data_dir, texts) } else { departments::find(&data_dir, texts) };
         match found {
             Ok(found) if rows.is_none() && !found.is_empty() => {
                 Err(ExternalSearchError { code: KEPT, message: format!("the same text stands in {}", list(&found)) })

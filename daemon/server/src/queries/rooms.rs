@@ -53,10 +53,7 @@ pub enum DecisionError {
 impl DecisionError {
     /// Returns the stable code.
     pub const fn code(&self) -> &'static str {
-        match self {
-            Self::Room => "no_room",
-            Self::Artifact(_) => "no_such_artifact",
-        }
+        if let Self::Room = self { "no_room" } else { "no_such_artifact" }
     }
 }
 

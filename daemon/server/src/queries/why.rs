@@ -347,7 +347,9 @@ impl<'a> Provenance<'a> {
                         let usage = committed.by.usage.get_or_insert_default();
                         usage.add(body.by.usage.unwrap_or_default());
                     }
-                    Ok(Body::Rejected(body)) if invocation_of(body) == Some(invocation) => {
+                    Ok(Body::Rejected(body))
+                        if attempt_of(&body.by).is_some_and(|attempt| attempt.invocation == invocation) =>
+                    {
                         rejected.push((earlier, &**body));
                     }
                     _ => {}
@@ -422,8 +424,4 @@ pub fn attempt_of(by: &Author) -> Option<&Attempt> {
 
 fn is_attempt(invoked: &Invoked, attempt: &Attempt) -> bool {
     invoked.invocation == attempt.invocation && invoked.attempt == attempt.number
-}
-
-fn invocation_of(rejected: &Rejected) -> Option<InvocationId> {
-    attempt_of(&rejected.by).map(|attempt| attempt.invocation)
 }

@@ -308,10 +308,7 @@ impl Event {
 }
 
 fn metadata(seq: Seq, version: Option<Version>) -> Value {
-    match version {
-        Some(version) => json!({"seq": seq, "version": version}),
-        None => json!({"seq": seq}),
-    }
+    if let Some(version) = version { json!({"seq": seq, "version": version}) } else { json!({"seq": seq}) }
 }
 
 /// Applies a patch without its `test` operations, which have held. Returns the delta, if all clients apply it alike,
@@ -348,35 +345,14 @@ fn is_portable(op: &Op<'_>) -> bool {
 
 /// Returns true if a record is sent as a `CUSTOM` event.
 const fn is_custom(body: &Body) -> bool {
+    use Body::*;
     match body {
         // A pass carries the worker's reason.
-        Body::NoOp(no_op) => no_op.pass.is_some(),
-        Body::Rejected(_)
-        | Body::Failed(_)
-        | Body::Deferred(_)
-        | Body::Late(_)
-        | Body::Skipped(_)
-        | Body::Approval(_)
-        | Body::Answer(_)
-        | Body::Breaker(_)
-        | Body::Budget(_)
-        | Body::Paused(_)
-        | Body::Resumed(_)
-        | Body::Retried(_)
-        | Body::Signal(_) => true,
-        Body::Created(_)
-        | Body::Epoch(_)
-        | Body::Scheduled(_)
-        | Body::Invoked(_)
-        | Body::Continued(_)
-        | Body::Committed(_)
-        | Body::Expanded(_)
-        | Body::Reserved(_)
-        | Body::Tick(_)
-        | Body::Jumped(_)
-        | Body::Snapshot(_)
-        | Body::Redacted(_)
-        | Body::Ended(_) => false,
+        NoOp(no_op) => no_op.pass.is_some(),
+        Rejected(_) | Failed(_) | Deferred(_) | Late(_) | Skipped(_) | Approval(_) | Answer(_) | Breaker(_)
+        | Budget(_) | Paused(_) | Resumed(_) | Retried(_) | Signal(_) => true,
+        Created(_) | Epoch(_) | Scheduled(_) | Invoked(_) | Continued(_) | Committed(_) | Expanded(_) | Reserved(_)
+        | Tick(_) | Jumped(_) | Snapshot(_) | Redacted(_) | Ended(_) => false,
     }
 }
 

@@ -93,10 +93,7 @@ pub(crate) async fn authenticate(
             let streaming = (!is_administrator).then(|| metered_caller.clone());
             let handling = async move {
                 let response = next.run(request).await;
-                match streaming {
-                    Some(payer) => response.map(|body| payer.paced_body(body)),
-                    None => response,
-                }
+                if let Some(payer) = streaming { response.map(|body| payer.paced_body(body)) } else { response }
             };
             let guarded = async {
                 match holder {
@@ -238,7 +235,8 @@ impl<T: RequestBody> FromRequest<Arc<Daemon>> for StrictJson<T> {
             _ => Problem::from_code(Code::BadBody, "the body could not be read"),
         })?;
         daemon.limits.body(caller.rate_key, bytes.len())?;
-        place.hold(text, daemon.limits.try_memory(caller.rate_key, json::footprint(&bytes))?);
+        let value = daemon.limits.try_memory(caller.rate_key, json::footprint(&bytes))?;
+        *place.0.lock() = Some((text, value));
         let limits = Limits { bytes: BODY_BYTES_MAX, depth: BODY_DEPTH_MAX };
         let value = json::parse(&bytes, limits).map_err(|error| {
             let code = error.code.as_str();
@@ -297,12 +295,6 @@ fn too_large(bytes_max: usize) -> Problem {
 #[derive(Clone, Default)]
 pub(crate) struct BodyMemory(Arc<Mutex<Option<(MemoryPermit, MemoryPermit)>>>);
 
-impl BodyMemory {
-    fn hold(&self, text: MemoryPermit, value: MemoryPermit) {
-        *self.0.lock() = Some((text, value));
-    }
-}
-
 /// Board id of a path, in full.
 pub(crate) struct BoardPath(pub(crate) BoardId);
 
@@ -318,6 +310,41 @@ impl<S: Send + Sync> FromRequestParts<S> for BoardPath {
         let named = Path::<Named>::from_request_parts(parts, state).await;
         let named = named.map_err(|_| Problem::from_code(Code::BadPath, "the path names no board"))?;
         Ok(Self(BoardId::from(named.0.board)))
+    }
+}
+
+/// Request about the board in its path.
+pub(crate) struct OnBoard {
+    pub(crate) daemon: Arc<Daemon>,
+    pub(crate) caller: Caller,
+    pub(crate) board: BoardId,
+}
+
+impl FromRequestParts<Arc<Daemon>> for OnBoard {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, daemon: &Arc<Daemon>) -> ApiResult<Self> {
+        let caller = Caller::from_request_parts(parts, daemon).await?;
+        let BoardPath(board) = BoardPath::from_request_parts(parts, daemon).await?;
+        Ok(Self { daemon: Arc::clone(daemon), caller, board })
+    }
+}
+
+/// Request about a part of a board, such as a worker or a lease: the last segment of its path.
+pub(crate) struct OnPart<T> {
+    pub(crate) daemon: Arc<Daemon>,
+    pub(crate) caller: Caller,
+    pub(crate) board: BoardId,
+    pub(crate) part: T,
+}
+
+impl<T: DeserializeOwned + Send> FromRequestParts<Arc<Daemon>> for OnPart<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, daemon: &Arc<Daemon>) -> ApiResult<Self> {
+        let caller = Caller::from_request_parts(parts, daemon).await?;
+        let StrictPath((board, part)) = StrictPath::from_request_parts(parts, daemon).await?;
+        Ok(Self { daemon: Arc::clone(daemon), caller, board, part })
     }
 }
 

@@ -34,28 +34,67 @@ const INVOCATION_BUCKETS: [f64; 14] =
 /// Bounds in seconds.
 const REQUEST_BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 20.0];
 
-pub(crate) struct Metrics {
-    commits: IntCounter,
-    rejections: IntCounterVec,
-    no_ops: IntCounter,
-    failures: IntCounterVec,
-    deferrals: IntCounterVec,
-    late: IntCounterVec,
-    duplicates: IntCounter,
-    records: IntCounterVec,
-    commit_seconds: Histogram,
-    invocation_seconds: HistogramVec,
-    tokens: IntCounterVec,
-    money: CounterVec,
-    breaker_moves: IntCounterVec,
-    boards_ended: IntCounterVec,
-    restarts: IntCounterVec,
-    notices: IntCounterVec,
-    requests: IntCounterVec,
-    request_seconds: HistogramVec,
-    /// All of them, in the order of the exposition.
-    families: Vec<Box<dyn Collector>>,
-    started_at: f64,
+/// Defines the families of counters and histograms: the member, its type, and the method that adds it with a name, a
+/// text of help, and labels or bounds.
+macro_rules! families {
+    ($($member:ident: $type:ty = $add:ident($($argument:expr),+);)+) => {
+        pub(crate) struct Metrics {
+            $($member: $type,)+
+            /// All of them, in the order of the exposition.
+            families: Vec<Box<dyn Collector>>,
+            started_at: f64,
+        }
+
+        impl Metrics {
+            fn started_at(started_at: f64) -> Self {
+                let mut all = Families::default();
+                Self { $($member: all.$add($($argument),+),)+ families: all.0, started_at }
+            }
+        }
+    };
+}
+
+families! {
+    commits: IntCounter = counter("patchboard_commits_total", "Proposals that were committed.");
+    rejections: IntCounterVec = counters("patchboard_rejections_total",
+        "Proposals that were refused, by stage of the pipeline and code of the first violation.", &["stage", "code"]);
+    no_ops: IntCounter = counter("patchboard_no_ops_total", "Proposals that changed nothing.");
+    failures: IntCounterVec = counters("patchboard_failures_total",
+        "Attempts of invocations that ended without a proposal, by code.", &["code"]);
+    deferrals: IntCounterVec = counters("patchboard_deferrals_total",
+        "Attempts whose request the provider did not take, by reason.", &["reason"]);
+    late: IntCounterVec = counters("patchboard_late_total",
+        "Proposals that came when nobody waited for them any more, by code.", &["code"]);
+    duplicates: IntCounter = counter("patchboard_duplicates_total",
+        "Proposals and requests that had come before and got the first answer again.");
+    records: IntCounterVec = counters("patchboard_records_total",
+        "Records that were appended to journals, by kind.", &["kind"]);
+    commit_seconds: Histogram = histogram("patchboard_commit_duration_seconds",
+        "Time of a commit, from when the kernel takes the proposal up until it is durable.", &COMMIT_BUCKETS);
+    invocation_seconds: HistogramVec = histograms("patchboard_invocation_duration_seconds",
+        "Recorded time of attempts of invocations that were answered, by what came of them.",
+        &["outcome"], &INVOCATION_BUCKETS);
+    tokens: IntCounterVec = counters("patchboard_tokens_total",
+        "Tokens of models as providers counted them, or as estimated: of prompts and completions, by what they were \
+            for.", &["component", "kind"]);
+    money: CounterVec = amounts("patchboard_money_total",
+        "Money of calls that were answered, in units of the currency, by the operator's name of the model.",
+        &["model", "currency"]);
+    breaker_moves: IntCounterVec = counters("patchboard_breaker_moves_total",
+        "Moves of breakers, by what happened to the branch and why.", &["change", "reason"]);
+    boards_ended: IntCounterVec = counters("patchboard_boards_ended_total",
+        "Ends of boards, by how they ended.", &["end"]);
+    restarts: IntCounterVec = counters("patchboard_restarts_total",
+        "Restarts of actors that had failed, by actor.", &["actor"]);
+    notices: IntCounterVec = counters("patchboard_notify_deliveries_total",
+        "Deliveries of notices that were tried, by receiver and outcome: delivered, failed, or refused.",
+        &["receiver", "outcome"]);
+    requests: IntCounterVec = counters("patchboard_http_requests_total",
+        "HTTP requests that were answered, by template of the route, method and status.",
+        &["route", "method", "status"]);
+    request_seconds: HistogramVec = histograms("patchboard_http_request_duration_seconds",
+        "Time until a request's answer begins, by template of the route and method.",
+        &["route", "method"], &REQUEST_BUCKETS);
 }
 
 /// Values of the gauges at one moment.
@@ -82,91 +121,7 @@ pub(crate) struct GaugeValues {
 impl Metrics {
     pub(crate) fn new() -> Self {
         let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let mut all = Families::default();
-        let this = Self {
-            commits: all.counter("patchboard_commits_total", "Proposals that were committed."),
-            rejections: all.counters(
-                "patchboard_rejections_total",
-                "Proposals that were refused, by stage of the pipeline and code of the first violation.",
-                &["stage", "code"],
-            ),
-            no_ops: all.counter("patchboard_no_ops_total", "Proposals that changed nothing."),
-            failures: all.counters(
-                "patchboard_failures_total",
-                "Attempts of invocations that ended without a proposal, by code.",
-                &["code"],
-            ),
-            deferrals: all.counters(
-                "patchboard_deferrals_total",
-                "Attempts whose request the provider did not take, by reason.",
-                &["reason"],
-            ),
-            late: all.counters(
-                "patchboard_late_total",
-                "Proposals that came when nobody waited for them any more, by code.",
-                &["code"],
-            ),
-            duplicates: all.counter(
-                "patchboard_duplicates_total",
-                "Proposals and requests that had come before and got the first answer again.",
-            ),
-            records: all.counters(
-                "patchboard_records_total",
-                "Records that were appended to journals, by kind.",
-                &["kind"],
-            ),
-            commit_seconds: all.histogram(
-                "patchboard_commit_duration_seconds",
-                "Time of a commit, from when the kernel takes the proposal up until it is durable.",
-                &COMMIT_BUCKETS,
-            ),
-            invocation_seconds: all.histograms(
-                "patchboard_invocation_duration_seconds",
-                "Recorded time of attempts of invocations that were answered, by what came of them.",
-                &["outcome"],
-                &INVOCATION_BUCKETS,
-            ),
-            tokens: all.counters(
-                "patchboard_tokens_total",
-                "Tokens of models as providers counted them, or as estimated: of prompts and completions, by what they were \
-                 for.",
-                &["component", "kind"],
-            ),
-            money: all.amounts(
-                "patchboard_money_total",
-                "Money of calls that were answered, in units of the currency, by the operator's name of the model.",
-                &["model", "currency"],
-            ),
-            breaker_moves: all.counters(
-                "patchboard_breaker_moves_total",
-                "Moves of breakers, by what happened to the branch and why.",
-                &["change", "reason"],
-            ),
-            boards_ended: all.counters("patchboard_boards_ended_total", "Ends of boards, by how they ended.", &["end"]),
-            restarts: all.counters(
-                "patchboard_restarts_total",
-                "Restarts of actors that had failed, by actor.",
-                &["actor"],
-            ),
-            notices: all.counters(
-                "patchboard_notify_deliveries_total",
-                "Deliveries of notices that were tried, by receiver and outcome: delivered, failed, or refused.",
-                &["receiver", "outcome"],
-            ),
-            requests: all.counters(
-                "patchboard_http_requests_total",
-                "HTTP requests that were answered, by template of the route, method and status.",
-                &["route", "method", "status"],
-            ),
-            request_seconds: all.histograms(
-                "patchboard_http_request_duration_seconds",
-                "Time until a request's answer begins, by template of the route and method.",
-                &["route", "method"],
-                &REQUEST_BUCKETS,
-            ),
-            families: all.0,
-            started_at,
-        };
+        let this = Self::started_at(started_at);
         this.init_series();
         this
     }

@@ -134,11 +134,9 @@ pub async fn run(
     let is_open = settings.is_open();
     let daemon = Arc::new(Daemon::start(data_dir, registry, is_open, settings.limits, feeds).await?);
     if !is_open && daemon.tokens.is_empty(daemon.clock.now()).await? {
-        return Err(Failure::invalid_input(
-            "no_tokens",
-            format!("{} is reached by tokens, and there are none", settings.listen),
-        )
-        .help("make one with `patchboard token create --scope admin`, or listen on 127.0.0.1"));
+        let message = format!("{} is reached by tokens, and there are none", settings.listen);
+        return Err(Failure::invalid_input("no_tokens", message)
+            .help("make one with `patchboard token create --scope admin`, or listen on 127.0.0.1"));
     }
     let notifier = Notifier::begin(&daemon, notify, data_dir).await?;
     let RunningServer { scheme, address, origin_policy, handle, serving, _threads } = listen(&daemon, &settings)?;
@@ -331,7 +329,9 @@ fn app(daemon: Arc<Daemon>, origin_policy: watch::Receiver<OriginPolicy>) -> Rou
         .route("/healthz", get(routes::alive))
         .merge(api)
         .fallback(no_such_route)
-        .method_not_allowed_fallback(no_such_method)
+        .method_not_allowed_fallback(|| async {
+            Problem::from_code(Code::NoSuchMethod, "this path takes other methods")
+        })
         .with_state(Arc::clone(&daemon))
         .layer(from_fn_with_state(Arc::clone(&daemon), limit_time))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -347,10 +347,6 @@ fn app(daemon: Arc<Daemon>, origin_policy: watch::Receiver<OriginPolicy>) -> Rou
 async fn no_such_route() -> Problem {
     Problem::from_code(Code::NoSuchRoute, "nothing is served under this path")
         .help("GET /v1/openapi.json lists what is")
-}
-
-async fn no_such_method() -> Problem {
-    Problem::from_code(Code::NoSuchMethod, "this path takes other methods")
 }
 
 /// Answers a request after a panic of its handler; other requests are unaffected.

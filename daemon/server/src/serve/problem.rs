@@ -293,32 +293,21 @@ impl From<Failure> for Problem {
         let Failure::Error(error) = failure else {
             return Self::new(StatusCode::INTERNAL_SERVER_ERROR, "output_failed", "nobody reads the answer");
         };
-        let status = match (error.code, error.exit) {
-            ("no_such_board" | "no_such_version" | "no_such_worker" | "no_such_place" | "path_not_found", _) => {
+        let status = match error.code {
+            "no_such_board" | "no_such_version" | "no_such_worker" | "no_such_place" | "path_not_found" => {
                 StatusCode::NOT_FOUND
             }
-            ("bad_pointer", _) => StatusCode::BAD_REQUEST,
-            (
-                "still_in_use"
-                | "kept_by_departments"
-                | "redaction_conflict"
-                | "board_not_ended"
-                | "board_exists"
-                | "older_archive",
-                _,
-            ) => StatusCode::CONFLICT,
-            (_, Exit::InvalidInput) => StatusCode::UNPROCESSABLE_ENTITY,
+            "bad_pointer" => StatusCode::BAD_REQUEST,
+            "still_in_use"
+            | "kept_by_departments"
+            | "redaction_conflict"
+            | "board_not_ended"
+            | "board_exists"
+            | "older_archive" => StatusCode::CONFLICT,
+            _ if error.exit == Exit::InvalidInput => StatusCode::UNPROCESSABLE_ENTITY,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self {
-            status,
-            code: error.code,
-            detail: error.message,
-            help: error.help,
-            retry_after: None,
-            idempotency_status: IdempotencyStatus::New,
-            details: error.details,
-        }
+        Self { help: error.help, details: error.details, ..Self::new(status, error.code, error.message) }
     }
 }
 

@@ -284,10 +284,7 @@ impl MeteredConnection {
 
     /// Returns the delay before the next read; `None` if it may be read now.
     pub(crate) fn wait(&self) -> Option<Duration> {
-        if self.is_free.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.shares.wait(&self.shares.connections, self.from)
+        if self.is_free.load(Ordering::Relaxed) { None } else { self.shares.wait(&self.shares.connections, self.from) }
     }
 }
 

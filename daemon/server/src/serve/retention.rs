@@ -60,10 +60,6 @@ impl Retention {
         })
     }
 
-    fn is_any(&self) -> bool {
-        self.ended.is_some() || self.blueprints.values().any(|rule| rule.ended.is_some())
-    }
-
     /// Returns the expired boards with the action for each, the oldest first.
     fn due(&self, boards: &[BoardSummary], now: Timestamp) -> Vec<(BoardId, ExpiryAction)> {
         let ended = boards.iter().filter(|board| board.ended.is_some());
@@ -81,7 +77,7 @@ impl Retention {
 pub(crate) async fn run_retention(daemon: Arc<Daemon>, mut tables: watch::Receiver<Retention>) {
     loop {
         let retention = tables.borrow_and_update().clone();
-        if retention.is_any() {
+        if retention.ended.is_some() || retention.blueprints.values().any(|rule| rule.ended.is_some()) {
             pass(&daemon, &retention).await;
         }
         tokio::select! {

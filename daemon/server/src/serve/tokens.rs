@@ -114,7 +114,7 @@ impl TokenStore {
 
     /// Creates a token. Only the returned value holds its text.
     pub async fn create(&self, new_token: &NewToken<'_>, at: Timestamp) -> Result<(ApiToken, String), Failure> {
-        match self.creation(None, new_token, at).await? {
+        match self.create_once(None, new_token, at).await? {
             TokenCreation::New(token, text) => Ok((*token, text)),
             TokenCreation::Existing(id) => Err(corrupt(format!("token {id} was made without a key"))),
         }
@@ -122,15 +122,6 @@ impl TokenStore {
 
     /// Like [`TokenStore::create`], once per key: as the text is not stored, a retry gets only the token's number.
     pub(crate) async fn create_once(
-        &self,
-        key: &str,
-        new_token: &NewToken<'_>,
-        at: Timestamp,
-    ) -> Result<TokenCreation, Failure> {
-        self.creation(Some(key), new_token, at).await
-    }
-
-    async fn creation(
         &self,
         key: Option<&str>,
         new_token: &NewToken<'_>,
@@ -320,10 +311,8 @@ fn is_name(name: &str) -> bool {
 fn check(new_token: &NewToken<'_>) -> Result<(), Failure> {
     let bad = |message: String| Err(Failure::invalid_input(Code::BadScope.as_str(), message));
     if new_token.name.chars().count() > NAME_MAX {
-        return Err(Failure::invalid_input(
-            Code::BadToken.as_str(),
-            format!("a name has at most {NAME_MAX} characters"),
-        ));
+        let message = format!("a name has at most {NAME_MAX} characters");
+        return Err(Failure::invalid_input(Code::BadToken.as_str(), message));
     }
     if let Scope::Board(board) | Scope::Seat(board, _) | Scope::BoardAndPerson(board, _) = &new_token.scope
         && !board_id::is_usable(board)
@@ -339,10 +328,8 @@ fn check(new_token: &NewToken<'_>) -> Result<(), Failure> {
         return bad(format!("no worker has this name: {}", one_line(worker.as_str())));
     }
     if new_token.lifetime.is_some_and(|lifetime| !(1..=LIFETIME_MS_MAX).contains(&lifetime.as_ms())) {
-        return Err(Failure::invalid_input(
-            Code::BadToken.as_str(),
-            "a token opens something for a millisecond to a hundred years",
-        ));
+        let message = "a token opens something for a millisecond to a hundred years";
+        return Err(Failure::invalid_input(Code::BadToken.as_str(), message));
     }
     Ok(())
 }

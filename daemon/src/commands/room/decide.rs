@@ -38,7 +38,7 @@ A policy, with its defaults:
    escalate_confidence_below: 0.3, escalate_std_dev_above: 3.0,
    quorum: {rule: {minimum_fraction: 0.5},                          or minimum_votes: N, require_all: true
             on_failure: fail_closed}}                               or fail_with_available, fail_with_abstain")]
-pub(super) struct Decide {
+pub(crate) struct Decide {
     /// The votes: a JSON file, or YAML by its name; - for JSON on standard input
     #[arg(value_name = "VOTES")]
     votes: PathBuf,

@@ -37,7 +37,7 @@ Examples:
   patchboard room wait last plan-1
   patchboard room wait 0199 plan-1 --timeout 300s --url http://127.0.0.1:7733 | jq -r .outcome
   patchboard room wait last plan-1 --ruled                          (waits for the person, too)")]
-pub(super) struct Wait {
+pub(crate) struct Wait {
     #[command(flatten)]
     board: BoardArgument,
     /// The artefact's id: its name in /room/proposals

@@ -189,6 +189,7 @@ fn change_line(change: &Change) -> String {
 }
 
 /// Outcome in the journal, compared with the dry run.
+#[derive(Default)]
 pub(super) struct RecordedOutcome {
     seq: u64,
     kind: &'static str,
@@ -202,15 +203,7 @@ pub(super) struct RecordedOutcome {
 
 impl RecordedOutcome {
     pub(super) fn compare(record: &Record, now: &DryRunResult) -> Self {
-        let mut recorded = Self {
-            seq: record.seq.0,
-            kind: record.kind.as_str(),
-            same: None,
-            patch: None,
-            rejection: None,
-            failure: None,
-            deferral: None,
-        };
+        let mut recorded = Self { seq: record.seq.0, kind: record.kind.as_str(), ..Self::default() };
         if !matches!(record.redaction_marker(), Ok(None)) {
             return recorded;
         }

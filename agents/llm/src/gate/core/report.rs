@@ -17,9 +17,9 @@ impl Core {
             key: key.clone(),
             outage: outage(model, now).or_else(|| complaint(model, now)),
             waiting: model.queue.len() + self.deferred.get(key).copied().unwrap_or_default(),
-            in_flight: model.in_flight(),
+            in_flight: model.in_flight,
             pace: model.pace(),
-            deferred: model.deferred_counts().clone(),
+            deferred: model.deferred.clone(),
         });
         states.collect()
     }
@@ -48,7 +48,7 @@ impl Core {
 
 /// Complaint of a model that is not in an outage, reported as an outage without a next try.
 fn complaint(model: &Model, now: Duration) -> Option<Outage> {
-    let (reason, since) = model.complaint()?;
+    let (reason, since) = model.operator_error?;
     Some(Outage { reason, elapsed: now.saturating_sub(since), next_try: None })
 }
 

@@ -1,6 +1,6 @@
 //! A message that continues a question keeps the known values; a new request inherits nothing.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::declared_tests::tests::notes;
 use super::super::resolve::resolve as search;

@@ -14,7 +14,7 @@ fn settings(text: &str) -> Settings {
 #[test]
 fn a_table_is_read_with_its_defaults() {
     let both = settings("[notify]\nwebhook = \"https://h/x\"\nprogram = [\"./page.py\", \"-q\"]\n");
-    assert_eq!(both.topics, Topic::ALL);
+    assert_eq!(both.topics, TOPICS);
     assert_eq!(both.provider_after, PROVIDER_AFTER);
     let names: Vec<&str> = both.receivers.iter().map(Receiver::kind).collect();
     assert_eq!(names, ["webhook", "program"]);

@@ -31,7 +31,7 @@ const fn manner(spec: &WorkspaceSpec) -> EditConcurrency {
 /// Returns the file tools of an author, by its name in files.
 pub fn tools(author: &str, spec: &WorkspaceSpec) -> Vec<Tool> {
     let tools = definitions(author, spec, true, manner(spec)).into_iter().map(|(tool, definition)| {
-        let hints = match tool.is_edit {
+        let hints = match tool.is_edit() {
             true => ToolAnnotations::new().read_only(false).destructive(true).idempotent(false),
             false => ToolAnnotations::new().read_only(true),
         };

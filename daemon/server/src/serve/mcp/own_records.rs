@@ -15,29 +15,8 @@ const SEARCHED_RECORDS_MAX: u64 = 10_000;
 const PAGE_RECORDS: u64 = 500;
 
 /// Record members that the record's own worker may read: nothing written by others, nor the raw reply.
-const VISIBLE_MEMBERS: &[&str] = &[
-    "seq",
-    "at",
-    "kind",
-    "invocation",
-    "attempt",
-    "by",
-    "base",
-    "version",
-    "stage",
-    "code",
-    "final",
-    "rejection",
-    "patch",
-    "pass",
-    "intent",
-    "expand",
-    "message",
-    "approver",
-    "expires",
-    "clarify",
-    "end",
-];
+const VISIBLE_MEMBERS: &str = "seq at kind invocation attempt by base version stage code final rejection patch pass \
+    intent expand message approver expires clarify end";
 
 pub(super) fn read_own_records(
     reader: &Reader,
@@ -74,6 +53,6 @@ pub(crate) fn own_entry(record: &Record, worker: &WorkerName) -> Result<Option<M
     let is_own = author.is_some_and(|author| author == worker.as_str()) || record.kind == Kind::Ended;
     // A trigger may come from paths that the worker cannot read, and a breaker counts the calls of others.
     let is_about_others = matches!(record.kind, Kind::Scheduled | Kind::Breaker | Kind::Budget | Kind::Skipped);
-    members.retain(|name, _| VISIBLE_MEMBERS.contains(&name.as_str()));
+    members.retain(|name, _| VISIBLE_MEMBERS.split(' ').any(|visible| visible == name));
     Ok((is_own && !is_about_others).then_some(members))
 }

@@ -170,9 +170,7 @@ impl WorkerServer {
             None => json!([]),
         };
         let lease = &lease.call.idempotency_key;
-        let outcome =
-            leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease.as_str(), reply, None)
-                .await?;
+        let outcome = self.submit(lease.as_str(), reply).await?;
         ProposalOutcome::read(outcome).map(|(_, outcome)| json!(outcome))
     }
 
@@ -203,9 +201,7 @@ impl WorkerServer {
             }
         };
         let outcome = match (&proposed.lease, proposed.base) {
-            (Some(lease), None) => {
-                leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease, reply, None).await?
-            }
+            (Some(lease), None) => self.submit(lease, reply).await?,
             (None, Some(base)) => {
                 let from = ProposalSource::Direct { key: None, base: Some(Version(base)) };
                 let worker = self.worker.clone();
@@ -229,8 +225,7 @@ impl WorkerServer {
             return self.preview(arguments.paths.iter().map(|asked| json!(asked)).collect()).await;
         };
         let reply = json!({"expand": arguments.paths});
-        let outcome =
-            leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease, reply, None).await?;
+        let outcome = self.submit(lease, reply).await?;
         let is_expanded = matches!(outcome, Outcome::Expanded { .. });
         let (_, told) = ProposalOutcome::read(outcome).map_err(with_retry_help)?;
         if is_expanded && let Some(view) = self.lease(Duration::from_secs(SECONDS), FOLLOW_UP_TIMEOUT).await? {
@@ -248,9 +243,7 @@ impl WorkerServer {
             None => json!({"question": arguments.question}),
         };
         let reply = json!({ "clarify": question });
-        let outcome =
-            leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, &arguments.lease, reply, None)
-                .await?;
+        let outcome = self.submit(&arguments.lease, reply).await?;
         ProposalOutcome::read(outcome).map(|(_, outcome)| json!(outcome)).map_err(with_retry_help)
     }
 
@@ -308,6 +301,10 @@ impl WorkerServer {
     pub(crate) async fn log(&self) -> ApiResult<Value> {
         let entries = self.own_records(LOG_MAX, |_| true).await?;
         Ok(json!({"board": self.board, "worker": self.worker, "entries": entries}))
+    }
+
+    async fn submit(&self, lease: &str, reply: Value) -> ApiResult<Outcome> {
+        leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease, reply, None).await
     }
 
     async fn is_remote(&self) -> ApiResult<bool> {

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::{Stream, stream};
@@ -22,7 +21,7 @@ use crate::reader::storage;
 use crate::serve::access::Permission;
 use crate::serve::agui::{Event, EventEncoder, RestReason, RunIds, parse_interrupt_id, resume_point};
 use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, StrictJson, request_body};
+use crate::serve::http::{OnBoard, StrictJson, request_body};
 use crate::serve::limits::CallerShare;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -85,9 +84,7 @@ struct Payload {
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, description = "Events of the run", body = String, content_type = "text/event-stream")))]
 pub(crate) async fn follow(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     headers: HeaderMap,
 ) -> ApiResult<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {
     caller.require(&Permission::View(board.clone()))?;
@@ -107,9 +104,7 @@ pub(crate) async fn follow(
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, description = "Events of the run", body = String, content_type = "text/event-stream")))]
 pub(crate) async fn run(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     headers: HeaderMap,
     StrictJson(input): StrictJson<RunInput>,
 ) -> ApiResult<Sse<impl Stream<Item = Result<sse::Event, Infallible>> + use<>>> {

@@ -1,8 +1,5 @@
 //! Append-only artefacts of a board.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use axum::response::IntoResponse;
 use patchboard_kernel::id::WorkerName;
 use patchboard_protocols::handoff::Context;
@@ -12,10 +9,8 @@ use utoipa::ToSchema;
 
 use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{MessageAuthor, propose};
-use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, request_body};
+use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, request_body};
 use crate::serve::problem::{ApiResult, Code, Problem};
-use crate::serve::service::Daemon;
 
 /// Artefact to append.
 #[derive(Deserialize, ToSchema)]
@@ -48,9 +43,7 @@ request_body!(AppendArtifactRequest: OperateOrActAs, large);
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn append(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(artifact): StrictJson<AppendArtifactRequest>,
 ) -> ApiResult<impl IntoResponse> {

@@ -26,7 +26,7 @@ use crate::outages::awaited_model;
 use crate::queries::parts::HeadInfo;
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictQuery, page_size, request_body};
+use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, StrictQuery, page_size, request_body};
 use crate::serve::idempotency_status::IdempotencyStatus;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -294,11 +294,7 @@ pub(crate) fn replayed(repetition: impl Into<IdempotencyStatus>) -> HeaderMap {
 /// Show a board
 #[utoipa::path(get, operation_id = "getBoard", path = "/v1/boards/{board}", tag = "boards", params(("board" = String, Path)),
     responses((status = 200, description = "The board", body = BoardInfo)))]
-pub(crate) async fn show(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
-) -> ApiResult<Json<BoardInfo>> {
+pub(crate) async fn show(OnBoard { daemon, caller, board }: OnBoard) -> ApiResult<Json<BoardInfo>> {
     caller.require(&Permission::View(board.clone()))?;
     let mut info = BoardInfo::from_summary(&daemon, &daemon.summary(&board).await?).await;
     if info.live.is_none() {
@@ -314,9 +310,7 @@ pub(crate) async fn show(
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The board", body = BoardInfo)))]
 pub(crate) async fn pause(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
 ) -> ApiResult<impl IntoResponse> {
     caller.require(&Permission::Operate(board.clone()))?;
@@ -329,9 +323,7 @@ pub(crate) async fn pause(
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The board", body = BoardInfo)))]
 pub(crate) async fn resume(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
 ) -> ApiResult<impl IntoResponse> {
     caller.require(&Permission::Operate(board.clone()))?;
@@ -395,9 +387,7 @@ pub(crate) struct RaisedLimitsOfWorker {
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The board", body = BoardInfo)))]
 pub(crate) async fn retry(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(request): StrictJson<RetryRequest>,
 ) -> ApiResult<impl IntoResponse> {
@@ -432,9 +422,7 @@ pub(crate) async fn retry(
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The board", body = BoardInfo)))]
 pub(crate) async fn cancel(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     // Idempotent without a key, as a board ends once.
     _: IdempotencyHeader,
 ) -> ApiResult<impl IntoResponse> {

@@ -1,11 +1,8 @@
 //! File access for holders of a lease.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use axum::response::IntoResponse;
 use patchboard_kernel::files::EditAttempt;
-use patchboard_kernel::id::{BoardId, WorkerName};
+use patchboard_kernel::id::WorkerName;
 use patchboard_workspace::session::{Order, SessionRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,11 +11,9 @@ use utoipa::ToSchema;
 use super::boards::replayed;
 use super::leases::attempt_of;
 use crate::serve::access::Permission;
-use crate::serve::caller::Caller;
 use crate::serve::files;
-use crate::serve::http::{IdempotencyHeader, StrictJson, StrictPath, request_body};
+use crate::serve::http::{IdempotencyHeader, OnPart, StrictJson, request_body};
 use crate::serve::problem::ApiResult;
-use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
 
 /// File command.
@@ -68,9 +63,7 @@ request_body!(FileCommandRequest: OperateOrActAs, large);
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The result of the command", body = FileCommandResult)))]
 pub(crate) async fn command(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, lease)): StrictPath<(BoardId, String)>,
+    OnPart { daemon, caller, board, part: lease }: OnPart<String>,
     key: IdempotencyHeader,
     StrictJson(commanded): StrictJson<FileCommandRequest>,
 ) -> ApiResult<impl IntoResponse> {

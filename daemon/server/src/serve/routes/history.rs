@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::header::{ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -35,8 +34,7 @@ use crate::queries::view::{self as views, ViewResponse};
 use crate::queries::why::{ProvenanceReport, explain};
 use crate::reader::storage;
 use crate::serve::access::{Permission, Scope};
-use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, StrictPath, StrictQuery, bind_key, page_size};
+use crate::serve::http::{OnBoard, OnPart, StrictQuery, bind_key, page_size};
 use crate::serve::limits::CallerShare;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -69,9 +67,7 @@ pub(crate) struct AtVersion {
 #[utoipa::path(get, operation_id = "getState", path = "/v1/boards/{board}/state", tag = "history", params(("board" = String, Path), AtVersion),
     responses((status = 200, description = "The document and its version", body = StateResponse), (status = 304, description = "It is what `If-None-Match` names")))]
 pub(crate) async fn state(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     StrictQuery(AtVersion { at }): StrictQuery<AtVersion>,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
@@ -116,12 +112,10 @@ pub(crate) struct ViewQuery {
     params(("board" = String, Path), ("worker" = String, Path), ViewQuery),
     responses((status = 200, description = "The view and its read set", body = ViewResponse)))]
 pub(crate) async fn view(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, worker)): StrictPath<(String, String)>,
+    OnPart { daemon, caller, board: id, part: worker }: OnPart<String>,
     StrictQuery(viewed): StrictQuery<ViewQuery>,
 ) -> ApiResult<SortedJson<ViewResponse>> {
-    let (id, name) = (BoardId::from(board), WorkerName::from(worker.as_str()));
+    let name = WorkerName::from(worker.as_str());
     caller.require(&Permission::ViewAs(id.clone(), name.clone()))?;
     let expand = viewed.expand.as_deref().map_or(Ok(Vec::new()), parse_expansions)?;
     let bind = viewed.bind.iter().flat_map(|names| names.split(',')).map(|text| {
@@ -205,9 +199,7 @@ pub(crate) struct RecordPage {
 #[utoipa::path(get, operation_id = "listRecords", path = "/v1/boards/{board}/journal", tag = "history", params(("board" = String, Path), Paging),
     responses((status = 200, description = "A page of records", body = RecordPage)))]
 pub(crate) async fn journal(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     StrictQuery(paging): StrictQuery<Paging>,
 ) -> ApiResult<Json<RecordPage>> {
     caller.require(&Permission::View(board.clone()))?;
@@ -294,9 +286,7 @@ fn bad_record(record: &Record, error: &RecordError) -> Failure {
     params(("board" = String, Path), ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, description = "Records as server-sent events", body = String, content_type = "text/event-stream")))]
 pub(crate) async fn events(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     headers: HeaderMap,
 ) -> ApiResult<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>> {
     caller.require(&Permission::View(board.clone()))?;
@@ -405,10 +395,7 @@ impl RecordFollower {
 }
 
 async fn until_over(running: Option<&BoardHandle>) {
-    let ended = match running {
-        Some(board) => board.wait_for_final_end().await.is_ok(),
-        None => false,
-    };
+    let ended = if let Some(board) = running { board.wait_for_final_end().await.is_ok() } else { false };
     if !ended {
         std::future::pending::<()>().await;
     }
@@ -440,9 +427,7 @@ pub(crate) struct PlaceQuery {
 #[utoipa::path(get, operation_id = "explainValue", path = "/v1/boards/{board}/why", tag = "history", params(("board" = String, Path), PlaceQuery),
     responses((status = 200, description = "The writer, trigger and view of the value", body = ProvenanceReport)))]
 pub(crate) async fn why(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     StrictQuery(place): StrictQuery<PlaceQuery>,
 ) -> ApiResult<SortedJson<ProvenanceReport>> {
     caller.require(&Permission::View(board.clone()))?;
@@ -454,11 +439,7 @@ pub(crate) async fn why(
 /// Show the cost of a board by worker, retry and part of the prompt
 #[utoipa::path(get, operation_id = "getCost", path = "/v1/boards/{board}/cost", tag = "history", params(("board" = String, Path)),
     responses((status = 200, description = "Tokens and money", body = CostReport)))]
-pub(crate) async fn cost(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
-) -> ApiResult<SortedJson<CostReport>> {
+pub(crate) async fn cost(OnBoard { daemon, caller, board }: OnBoard) -> ApiResult<SortedJson<CostReport>> {
     caller.require(&Permission::View(board.clone()))?;
     let summary = daemon.summary(&board).await?;
     Ok(SortedJson(daemon.query(move |reader| CostReport::read(reader, &summary)).await?))
@@ -467,11 +448,7 @@ pub(crate) async fn cost(
 /// Count the rejections on a board by worker, stage and code
 #[utoipa::path(get, operation_id = "countRejections", path = "/v1/boards/{board}/rejections", tag = "history", params(("board" = String, Path)),
     responses((status = 200, description = "The counts", body = RejectionReport)))]
-pub(crate) async fn rejections(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
-) -> ApiResult<SortedJson<RejectionReport>> {
+pub(crate) async fn rejections(OnBoard { daemon, caller, board }: OnBoard) -> ApiResult<SortedJson<RejectionReport>> {
     caller.require(&Permission::View(board.clone()))?;
     daemon.summary(&board).await?;
     let id = board.clone();
@@ -487,11 +464,7 @@ pub(crate) async fn rejections(
 }
 
 /// Answers under the earlier name of [`rejections`], with the earlier name of its member.
-pub(crate) async fn denials(
-    daemon: State<Arc<Daemon>>,
-    caller: Caller,
-    board: BoardPath,
-) -> ApiResult<SortedJson<Value>> {
-    let SortedJson(RejectionReport { board, rejections }) = self::rejections(daemon, caller, board).await?;
+pub(crate) async fn denials(request: OnBoard) -> ApiResult<SortedJson<Value>> {
+    let SortedJson(RejectionReport { board, rejections }) = self::rejections(request).await?;
     Ok(SortedJson(json!({"board": board, "denials": rejections})))
 }

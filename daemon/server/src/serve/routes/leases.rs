@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use patchboard_agents::lease::{LEASE_SECONDS, Lease, LeaseHolder, OpenCall};
@@ -26,7 +25,7 @@ use super::proposal_outcome::{ProposalOutcome, outcome_response};
 use crate::queries::leases::{FailureReport, LeaseList, LeaseRenewal, LeasedCall, OpenCallInfo};
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictPath, request_body};
+use crate::serve::http::{IdempotencyHeader, OnBoard, OnPart, StrictJson, request_body};
 use crate::serve::long_poll::WAIT_MAX;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -129,11 +128,7 @@ impl TokenUsage {
 /// Calls without `expires` can be leased.
 #[utoipa::path(get, operation_id = "listLeases", path = "/v1/boards/{board}/leases", tag = "leases", params(("board" = String, Path)),
     responses((status = 200, description = "The calls", body = LeaseList)))]
-pub(crate) async fn list(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
-) -> ApiResult<SortedJson<LeaseList>> {
+pub(crate) async fn list(OnBoard { daemon, caller, board }: OnBoard) -> ApiResult<SortedJson<LeaseList>> {
     caller.require(&Permission::View(board.clone()))?;
     daemon.summary(&board).await?;
     let now = daemon.clock.now();
@@ -149,9 +144,7 @@ pub(crate) async fn list(
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The call", body = LeasedCall), (status = 204, description = "No call waits")))]
 pub(crate) async fn lease(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(wanted): StrictJson<LeaseRequest>,
 ) -> ApiResult<Response> {
@@ -221,9 +214,7 @@ async fn is_active(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> Api
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The new expiry of the lease", body = LeaseRenewal)))]
 pub(crate) async fn renew(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, lease)): StrictPath<(BoardId, String)>,
+    OnPart { daemon, caller, board, part: lease }: OnPart<String>,
     // Renewal is idempotent.
     _: IdempotencyHeader,
     StrictJson(renewed): StrictJson<RenewLeaseRequest>,
@@ -246,9 +237,7 @@ pub(crate) async fn renew(
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn answer(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, lease)): StrictPath<(BoardId, String)>,
+    OnPart { daemon, caller, board, part: lease }: OnPart<String>,
     _: IdempotencyHeader,
     StrictJson(answer): StrictJson<AnswerCallRequest>,
 ) -> ApiResult<impl IntoResponse> {
@@ -311,9 +300,7 @@ fn read(
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The recorded failure", body = FailureReport)))]
 pub(crate) async fn fail(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, lease)): StrictPath<(BoardId, String)>,
+    OnPart { daemon, caller, board, part: lease }: OnPart<String>,
     // An attempt fails once.
     _: IdempotencyHeader,
     StrictJson(failed): StrictJson<FailCallRequest>,
@@ -338,10 +325,7 @@ pub(crate) async fn fail(
     let failure = Failure { code: failed.code, message, usage: failed.usage.map(TokenUsage::usage), deferral: None };
     let has_counted = handle.with_principal(caller.principal()).fail(invocation, attempt, failure).await?;
     daemon.leases.close(&board, &worker, invocation, attempt);
-    if !has_counted {
-        return Err(lease_over(&lease));
-    }
-    Ok(SortedJson(FailureReport { outcome: "failed", lease }))
+    if !has_counted { Err(lease_over(&lease)) } else { Ok(SortedJson(FailureReport { outcome: "failed", lease })) }
 }
 
 pub(crate) fn check_held(

@@ -14,7 +14,7 @@ use super::{ProblemDocument, people};
 use crate::serve::access::Scope;
 use crate::serve::caller::Caller;
 use crate::serve::files;
-use crate::serve::http::{BODY_BYTES_MAX, RequestBody, RoutePermission, StrictJson, StrictPath};
+use crate::serve::http::{BODY_BYTES_MAX, OnPart, RequestBody, RoutePermission, StrictJson};
 use crate::serve::mcp;
 use crate::serve::mcp::worker_server::WorkerServer;
 use crate::serve::problem::{ApiResult, Code, Problem};
@@ -60,9 +60,7 @@ pub(crate) async fn own_seat(
     responses((status = 200, description = "A JSON-RPC response, or a stream of them", body = Message), (status = 202, description = "A notification; nothing is answered"),
         (status = "default", description = "A problem, or a JSON-RPC error", content((ProblemDocument = "application/problem+json"), (Message = "application/json")))))]
 pub(crate) async fn seat(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, worker)): StrictPath<(BoardId, WorkerName)>,
+    OnPart { daemon, caller, board, part: worker }: OnPart<WorkerName>,
     headers: HeaderMap,
     message: StrictJson<Message>,
 ) -> ApiResult<Response> {

@@ -1,8 +1,5 @@
 //! Negotiations: events, and status.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use axum::response::IntoResponse;
 use patchboard_kernel::id::WorkerName;
 use serde::Deserialize;
@@ -12,11 +9,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{MessageAuthor, check_readable, propose};
 use crate::queries::negotiation::NegotiationStatus;
-use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictQuery, request_body};
+use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, StrictQuery, request_body};
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
-use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
 
 /// Event of a negotiation.
@@ -44,9 +39,7 @@ request_body!(NegotiationEventRequest: OperateOrActAs, large);
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn say(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(saying): StrictJson<NegotiationEventRequest>,
 ) -> ApiResult<impl IntoResponse> {
@@ -81,9 +74,7 @@ const READ: &[&str] = &["/negotiation/policy", "/negotiation/rounds", "/negotiat
 #[utoipa::path(get, operation_id = "getNegotiation", path = "/v1/boards/{board}/negotiation", tag = "protocols", params(("board" = String, Path), Waited),
     responses((status = 200, description = "The negotiation", body = NegotiationStatus)))]
 pub(crate) async fn show(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     StrictQuery(waited): StrictQuery<Waited>,
 ) -> ApiResult<SortedJson<NegotiationStatus>> {
     check_readable(&daemon, &caller, &board, waited.worker.clone(), READ).await?;

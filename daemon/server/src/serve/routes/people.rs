@@ -20,7 +20,7 @@ use crate::queries::questions::InboxQuestion;
 use crate::reader::storage;
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{IdempotencyHeader, StrictJson, StrictPath, request_body};
+use crate::serve::http::{IdempotencyHeader, OnPart, StrictJson, request_body};
 use crate::serve::problem::{ApiResult, Code, Problem, no_such_board};
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
@@ -80,14 +80,11 @@ request_body!(AnswerQuestionRequest: OperateOrActAs);
     params(("board" = String, Path), ("seq" = u64, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The outcome", body = ProposalOutcome)))]
 pub(crate) async fn answer(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, seq)): StrictPath<(String, u64)>,
+    OnPart { daemon, caller, board, part: seq }: OnPart<u64>,
     // Idempotent without a key, as a question is answered once.
     _: IdempotencyHeader,
     StrictJson(given): StrictJson<AnswerQuestionRequest>,
 ) -> ApiResult<impl IntoResponse> {
-    let board = BoardId::from(board);
     let by = addressed_person(&daemon, &caller, &board, Seq(seq)).await?;
     let digest: Digest = given.digest.parse().map_err(|_| Problem::from_code(Code::BadBody, "digest is none"))?;
     let answer = Answer { of: Seq(seq), by, digest, agrees: given.agrees, reason: given.reason, text: given.text };

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use patchboard_kernel::board::{Proposal, ProposalSource, ReplyBody};
@@ -18,7 +17,7 @@ use super::proposal_outcome::{ProposalOutcome, outcome_response};
 use crate::queries::parts::HeadInfo;
 use crate::queries::signals::{SignalReport, SignalTargets};
 use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, request_body};
+use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, request_body};
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
@@ -44,9 +43,7 @@ request_body!(ProposeRequest: OperateOrActAs, large);
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn propose(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(proposed): StrictJson<ProposeRequest>,
 ) -> ApiResult<impl IntoResponse> {
@@ -84,9 +81,7 @@ request_body!(SignalRequest: Operate, large);
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 202, body = SignalReport, description = "It is recorded")))]
 pub(crate) async fn signal(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(signalled): StrictJson<SignalRequest>,
 ) -> ApiResult<impl IntoResponse> {

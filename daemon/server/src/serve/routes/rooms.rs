@@ -1,12 +1,9 @@
 //! Negotiation rooms: proposals, votes and decisions on artefacts.
 
-use std::sync::Arc;
-
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jsonptr::Token;
-use patchboard_kernel::id::{BoardId, WorkerName};
+use patchboard_kernel::id::WorkerName;
 use patchboard_protocols::room::{Vote, WireVote};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,11 +12,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{self, MessageAuthor};
 use crate::queries::rooms::{DecisionError, DecisionInfo, DecisionStatus, READ, decision_status};
-use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictPath, StrictQuery, request_body};
+use crate::serve::http::{IdempotencyHeader, OnBoard, OnPart, StrictJson, StrictQuery, request_body};
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
-use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
 
 /// Wait options.
@@ -48,9 +43,7 @@ pub(crate) struct Waited {
     params(("board" = String, Path), ("artifact" = String, Path), Waited),
     responses((status = 200, description = "The decision", body = DecisionInfo), (status = 204, description = "Nothing is decided yet")))]
 pub(crate) async fn decision(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, artifact)): StrictPath<(BoardId, String)>,
+    OnPart { daemon, caller, board, part: artifact }: OnPart<String>,
     StrictQuery(waited): StrictQuery<Waited>,
 ) -> ApiResult<Response> {
     protocols::check_readable(&daemon, &caller, &board, waited.worker, READ).await?;
@@ -121,9 +114,7 @@ request_body!(ProposeArtifactRequest: OperateOrActAs, large);
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn propose(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(artifact): StrictJson<ProposeArtifactRequest>,
 ) -> ApiResult<impl IntoResponse> {
@@ -185,9 +176,7 @@ request_body!(VoteRequest: OperateOrActAs);
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn vote(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(ballot): StrictJson<VoteRequest>,
 ) -> ApiResult<impl IntoResponse> {

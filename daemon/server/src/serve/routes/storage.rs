@@ -16,7 +16,7 @@ use crate::queries::storage::{ArchiveList, ArchiveReport, RestoreReport, Tombsto
 use crate::reader::storage;
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, request_body};
+use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, request_body};
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
 use crate::serve::sorted_json::SortedJson;
@@ -65,9 +65,7 @@ fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Val
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The redacted places", body = RedactionReport)))]
 pub(crate) async fn redact(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(asked): StrictJson<RedactRequest>,
 ) -> ApiResult<impl IntoResponse> {
@@ -110,9 +108,7 @@ pub(crate) async fn vacuum(
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The archive", body = ArchiveReport)))]
 pub(crate) async fn to_archive(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     // Idempotent without a key: after the first time there is no such board.
     _: IdempotencyHeader,
 ) -> ApiResult<SortedJson<ArchiveReport>> {
@@ -126,9 +122,7 @@ pub(crate) async fn to_archive(
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "The board", body = RestoreReport)))]
 pub(crate) async fn restore(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     _: IdempotencyHeader,
 ) -> ApiResult<SortedJson<RestoreReport>> {
     caller.require(&Permission::Administer)?;
@@ -141,11 +135,7 @@ pub(crate) async fn restore(
 /// Keeps only its id, its last record, and the time.
 #[utoipa::path(delete, operation_id = "deleteBoard", path = "/v1/boards/{board}", tag = "storage", params(("board" = String, Path)),
     responses((status = 200, description = "The tombstone of the board", body = TombstoneInfo)))]
-pub(crate) async fn delete(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
-) -> ApiResult<SortedJson<TombstoneInfo>> {
+pub(crate) async fn delete(OnBoard { daemon, caller, board }: OnBoard) -> ApiResult<SortedJson<TombstoneInfo>> {
     caller.require(&Permission::Administer)?;
     let tombstone = daemon.delete(&board, Some(caller.principal())).await?;
     daemon.vacuum().await?;

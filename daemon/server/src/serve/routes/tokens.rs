@@ -80,14 +80,8 @@ pub(crate) async fn create(
     let scope: Scope = wanted.scope.parse().map_err(|message: String| Problem::from_code(Code::BadScope, message))?;
     let now = daemon.clock.now();
     let of = tokens::NewToken { name: &wanted.name, scope, lifetime: wanted.expires, by: caller.principal() };
-    let made = match key.token() {
-        Some(key) => daemon.tokens.create_once(key.as_str(), &of, now).await?,
-        None => {
-            let (token, text) = daemon.tokens.create(&of, now).await?;
-            TokenCreation::New(Box::new(token), text)
-        }
-    };
-    match made {
+    let key = key.token();
+    match daemon.tokens.create_once(key.as_ref().map(|key| key.as_str()), &of, now).await? {
         TokenCreation::New(token, text) => {
             Ok((StatusCode::CREATED, SortedJson(CreatedToken { info: *token, token: text })))
         }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use patchboard_kernel::board::Board;
@@ -21,8 +20,7 @@ use super::protocols::check_readable;
 use crate::queries::signals::SignalReport;
 use crate::queries::workflow::{WorkflowReport, WorkflowStatus};
 use crate::reader::Reader;
-use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictQuery, request_body};
+use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, StrictQuery, request_body};
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
@@ -77,9 +75,7 @@ const READ: &[&str] = &["/workflow/status", "/workflow/nodes", "/workflow/data"]
 #[utoipa::path(get, operation_id = "getWorkflow", path = "/v1/boards/{board}/workflow", tag = "protocols", params(("board" = String, Path), Waited),
     responses((status = 200, description = "The workflow", body = WorkflowStatus)))]
 pub(crate) async fn show(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     StrictQuery(waited): StrictQuery<Waited>,
 ) -> ApiResult<SortedJson<WorkflowStatus>> {
     check_readable(&daemon, &caller, &board, waited.worker, READ).await?;
@@ -120,9 +116,7 @@ request_body!(ResumeWorkflowRequest: Operate);
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 202, body = SignalReport, description = "It is recorded")))]
 pub(crate) async fn resume(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(resumed): StrictJson<ResumeWorkflowRequest>,
 ) -> ApiResult<impl IntoResponse> {
@@ -156,16 +150,5 @@ async fn was_sent(daemon: &Arc<Daemon>, board: &BoardId, token: Option<Idempoten
 
 /// Returns 409 for conflicts with the current state, 422 for invalid requests.
 const fn status_of(code: WorkflowCode) -> StatusCode {
-    match code {
-        WorkflowCode::IllegalTransition => StatusCode::CONFLICT,
-        WorkflowCode::Empty
-        | WorkflowCode::TooLarge
-        | WorkflowCode::IdMismatch
-        | WorkflowCode::SelfDependency
-        | WorkflowCode::UnknownDependency
-        | WorkflowCode::Cycle
-        | WorkflowCode::UnknownNode
-        | WorkflowCode::NoState
-        | WorkflowCode::TooMuchData => StatusCode::UNPROCESSABLE_ENTITY,
-    }
+    if let WorkflowCode::IllegalTransition = code { StatusCode::CONFLICT } else { StatusCode::UNPROCESSABLE_ENTITY }
 }

@@ -75,10 +75,7 @@ impl Daemon {
         let result = tokio::task::spawn_blocking(move || {
             // Releases the permit when the read is done, even if the caller has left.
             let _place = place;
-            match caller {
-                Some(caller) => caller.run_charged(read),
-                None => read(),
-            }
+            if let Some(caller) = caller { caller.run_charged(read) } else { read() }
         });
         let failed = |error| Failure::failed("internal", format!("the question was not answered: {error}"));
         Ok(result.await.map_err(failed)?)

@@ -35,7 +35,7 @@ fn keys_that_an_earlier_version_wrote_out_become_fingerprints_and_are_known() {
     for _ in 0..2 {
         let tokens = TokenStore::open(dir.path()).expect("they open");
         let key = tokens.secret().bind(&Scope::Admin, "plain key").idempotency_key();
-        let again = wait(tokens.create_once(key.as_str(), &wanted(None), Timestamp(6))).expect("readable");
+        let again = wait(tokens.create_once(Some(key.as_str()), &wanted(None), Timestamp(6))).expect("readable");
         assert_eq!(again, TokenCreation::Existing(1));
         assert_ne!(tokens.secret().bind(&Scope::Read, "plain key").idempotency_key(), key);
         for file in std::fs::read_dir(dir.path()).expect("a directory") {
@@ -46,7 +46,7 @@ fn keys_that_an_earlier_version_wrote_out_become_fingerprints_and_are_known() {
     let tokens = TokenStore::open(dir.path()).expect("they open");
     let key = tokens.secret().bind(&Scope::Admin, "plain key").idempotency_key();
     assert!(wait(tokens.delete(1, &ann(), Timestamp(7))).expect("writable"));
-    let made = wait(tokens.create_once(key.as_str(), &wanted(None), Timestamp(8))).expect("writable");
+    let made = wait(tokens.create_once(Some(key.as_str()), &wanted(None), Timestamp(8))).expect("writable");
     assert!(matches!(made, TokenCreation::New(..)), "the key went with its token");
 }
 
@@ -215,7 +215,7 @@ fn a_token_that_opens_nothing_is_not_made() {
 fn a_key_makes_one_token() {
     let dir = tempfile::tempdir().expect("a directory");
     let tokens = TokenStore::open(dir.path()).expect("they open");
-    let make = |key| wait(tokens.create_once(key, &wanted(None), Timestamp(5))).expect("made");
+    let make = |key| wait(tokens.create_once(Some(key), &wanted(None), Timestamp(5))).expect("made");
     let TokenCreation::New(first, _) = make("one") else { panic!("it is new") };
     assert_eq!(make("one"), TokenCreation::Existing(first.id));
     assert!(matches!(make("two"), TokenCreation::New(..)));
