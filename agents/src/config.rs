@@ -193,7 +193,7 @@ impl Config {
                     ));
                 }
                 if !seen.insert(other) {
-                    return Err(format!("models.{name}.fallback: {other} stands in for {name} already"));
+                    return Err(format!("models.{name}.fallback: {other} is a fallback of {name} already"));
                 }
             }
         }

@@ -88,7 +88,7 @@ impl ArchitectArguments {
         if chars == 0 || chars > prompt::REQUEST_MAX {
             let message = format!("the request has {chars} characters; 1 to {} are allowed", prompt::REQUEST_MAX);
             return Err(Failure::invalid_input("bad_request", message)
-                .help("say the task in a few sentences; what is to be worked on goes into --documents"));
+                .help("describe the task in a few sentences; put its material into --documents"));
         }
         let documents = self.read_documents(input.as_ref().unwrap_or(&Value::Null), state_bytes)?;
         Ok(DesignRequest { request, documents, input, wants_input })

@@ -35,7 +35,7 @@ Where to start:
   patchboard why last /answer                     who wrote this, and why?
 
 Exit codes: 0 done · 1 failed · 2 wrong usage or refused blueprint · 3 stopped by a breaker or a limit
-            4 nothing left to do, not done · 5 waiting for a person (asked, or paused)
+            4 stalled: nothing left to do, not done · 5 waiting for a person (asked, or paused)
 
 Results go to stdout, progress and errors to stderr.")]
 pub(crate) struct Cli {

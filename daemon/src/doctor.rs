@@ -216,7 +216,7 @@ pub(crate) fn boards(observed: &JournalCheck) -> Option<Finding> {
         (0, _) => Finding::warning(
             Check::Boards,
             message,
-            "`patchboard serve` takes up those that were interrupted, `patchboard resume BOARD` one of them",
+            "`patchboard serve` resumes all interrupted boards, `patchboard resume BOARD` one of them",
         ),
         _ => Finding::warning(
             Check::Boards,
@@ -240,7 +240,7 @@ pub(crate) fn clock(now: Timestamp, newest: Option<Timestamp>, by_calendar: i64,
         return Finding::error(
             Check::Clock,
             message,
-            format!("recorded time stands still until the clock is past it: {help}"),
+            format!("recorded time does not advance until the clock has passed it: {help}"),
         );
     }
     if by_calendar.saturating_sub(passed).abs() > slack {
@@ -289,7 +289,7 @@ pub(crate) fn server(check: Check, name: &str, wanted: &str, probed: &ProbeResul
         ProbeResult::Unreachable(why) => Finding::error(
             check,
             format!("{name}: {why}"),
-            "start the server, or mend its url in patchboard.toml; is a proxy or a firewall between?",
+            "start the server, or fix its url in patchboard.toml; is there a proxy or a firewall?",
         ),
         ProbeResult::Denied(status) => Finding::error(
             check,
@@ -305,7 +305,7 @@ pub(crate) fn server(check: Check, name: &str, wanted: &str, probed: &ProbeResul
             Finding::warning(
                 check,
                 format!("{name}: the server answers, and does not list {wanted}"),
-                "some servers take any name; if this one does not, mend model in patchboard.toml",
+                "some servers take any name; if this one does not, fix model in patchboard.toml",
             )
         }
         ProbeResult::Answers(ModelList::All(_)) => {
@@ -316,19 +316,19 @@ pub(crate) fn server(check: Check, name: &str, wanted: &str, probed: &ProbeResul
 }
 
 pub(crate) fn command(name: &str, program: &str, observed: &ProgramLookup) -> Finding {
-    let mend = format!("fix [commands.{name}] in patchboard.toml");
+    let fix = format!("fix [commands.{name}] in patchboard.toml");
     match observed {
         ProgramLookup::Executable(path) => Finding::ok(Check::Commands, format!("{name}: {path}")),
         ProgramLookup::NotExecutable(path) => Finding::error(
             Check::Commands,
             format!("{name}: {path} is not executable"),
-            format!("`chmod +x {path}`, or {mend}"),
+            format!("`chmod +x {path}`, or {fix}"),
         ),
         ProgramLookup::Missing => {
-            Finding::error(Check::Commands, format!("{name}: there is no program {program}"), mend)
+            Finding::error(Check::Commands, format!("{name}: there is no program {program}"), fix)
         }
         ProgramLookup::NoDirectory(cwd) => {
-            Finding::error(Check::Commands, format!("{name}: its working directory {cwd} is not there"), mend)
+            Finding::error(Check::Commands, format!("{name}: its working directory {cwd} is not there"), fix)
         }
     }
 }

@@ -147,7 +147,7 @@ fn report_usage_error(error: &clap::Error) -> ExitCode {
     let text = error.render().to_string();
     let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
     if let Failure::Error(cli_error) =
-        Failure::invalid_input("usage", message).help("`patchboard --help` lists what there is")
+        Failure::invalid_input("usage", message).help("`patchboard --help` lists the commands")
     {
         Output { format: Format::Json, quiet: false }.error(&cli_error);
     }

@@ -19,7 +19,7 @@ pub(crate) fn run(name: &str, text: &str) -> (usize, Vec<Diagnostic>) {
         let of = if test.name.is_empty() { format!("test {}", index + 1) } else { format!("`{}`", test.name) };
         let mut find = |below: &str, message: String| {
             let at = format!("/tests/{index}{below}");
-            let help = "Mend the action or the test; docs/departments.md says how a test runs.";
+            let help = "Fix the action or the test; docs/departments.md says how a test runs.";
             let finding = Diagnostic {
                 severity: Severity::Error,
                 ..Diagnostic::at(&read, declared_tests::FAILED, &at, message, help)

@@ -200,7 +200,7 @@ impl Progress {
             if self.unavailable_models.is_empty() { String::new() } else { format!("{} · ", self.unavailable_models) };
         let who = if names.is_empty() { "waiting".to_owned() } else { names.join(", ") };
         format!(
-            "{away}{who} · {} committed, {} refused, {} failed · {} tokens",
+            "{away}{who} · {} committed, {} rejected, {} failed · {} tokens",
             self.totals.commits,
             self.totals.rejected,
             self.totals.failed,

@@ -137,7 +137,7 @@ pub(crate) async fn run_to_completion(
             run_result(None).print(output)
         }
         Ok(RunEnd::Unavailable) => {
-            let advice = "the model's provider takes no requests: mend what the last `deferred` line names, then go on";
+            let advice = "the model's provider takes no requests: fix what the last `deferred` line names, then resume";
             output.note(&format!("{advice} with: {again}"));
             run_result(None).print(output)
         }
@@ -207,7 +207,7 @@ async fn follow(
                 pausing = true;
                 if under_way > 0 {
                     progress.print(&format!(
-                        "pausing: {under_way} under way are waited for; interrupt again to give them up"
+                        "pausing: waiting for {under_way} running calls; interrupt again to give them up"
                     ));
                 }
             }

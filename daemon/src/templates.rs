@@ -28,9 +28,9 @@ macro_rules! templates {
 /// Templates; the first is the default.
 pub(crate) const ALL: [Template; 5] = templates! {
     "map-review":
-        "Each document is read and checked by workers of its own, and a report is written of what was found right.",
+        "Each document is read and checked by workers of its own, and a report is written from the confirmed findings.",
         "blueprint.yaml", "request.json";
-    "pipeline": "A message is classified, answered and reviewed; what the review refuses is done again.",
+    "pipeline": "A message is classified, answered and reviewed; rejected drafts are written again.",
         "blueprint.yaml", "request.json";
     "supervisor": "A supervisor splits a task among specialists, and an editor puts their results together.",
         "blueprint.yaml", "request.json";

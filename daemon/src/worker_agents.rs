@@ -293,7 +293,7 @@ impl WorkerAgents {
             output.note(&format!("recorded {entries} into {}", path.display()));
         }
         if let Some(left) = self.player.as_ref().map(|player| player.remaining()).filter(|left| *left > 0) {
-            output.note(&format!("{} of the recording were not asked for", counted(left, "answer")));
+            output.note(&format!("{} of the recording were not used", counted(left, "answer")));
         }
         Ok(())
     }
@@ -342,8 +342,7 @@ fn cassette_failure(error: &CassetteError) -> Failure {
         CassetteError::Exists { .. } => Failure::invalid_input("cassette_exists", error)
             .help("give --force to record over it, or name another file"),
         CassetteError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-            Failure::invalid_input("cassette_io", error)
-                .help("name a recording that is there, or make one with --record")
+            Failure::invalid_input("cassette_io", error).help("name an existing recording, or make one with --record")
         }
         CassetteError::Io { .. } => Failure::failed("cassette_io", error),
         _ => Failure::invalid_input("bad_cassette", error).help("record a new one with --record"),

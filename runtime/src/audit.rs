@@ -314,7 +314,7 @@ impl<'a> Auditor<'a> {
             // Without the salt of the commitments, there is nothing to compare.
             let is_recorded = recorded.get(&seq).is_some_and(|said| *said == commitment || self.is_unsalted);
             if !is_recorded {
-                let reason = format!("what stands in place of its erased values is not what record {by} says");
+                let reason = format!("the replacement of its erased values differs from record {by}");
                 return Err(AuditError::Record { seq, reason });
             }
         }

@@ -214,7 +214,7 @@ pub(crate) fn store_snapshot(journal: &dyn Journal, board: &Board, stop: &Atomic
     }
 }
 
-fn take_parts(journal: &dyn Journal, board: &Board, anew: bool, stop: &AtomicBool) -> Result<StoredSnapshot> {
+fn take_parts(journal: &dyn Journal, board: &Board, all: bool, stop: &AtomicBool) -> Result<StoredSnapshot> {
     let (id, epoch) = (board.id(), board.epoch());
     let mut waiting: Vec<SnapshotPart> = Vec::new();
     let (mut waiting_bytes, mut new) = (0, NewParts::default());
@@ -227,7 +227,7 @@ fn take_parts(journal: &dyn Journal, board: &Board, anew: bool, stop: &AtomicBoo
         new.bytes += bytes;
         Ok(())
     };
-    let stored = board.store(anew, &mut |part| {
+    let stored = board.store(all, &mut |part| {
         waiting_bytes += part.text.len();
         waiting.push(part);
         if waiting_bytes >= TRANSACTION_BYTES {

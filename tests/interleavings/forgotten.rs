@@ -85,7 +85,7 @@ async fn a_refusal_forgets_nothing_that_was_read_at_another_version() {
 }
 
 #[tokio::test]
-async fn who_is_told_that_nothing_has_to_be_viewed_can_try_again() {
+async fn who_learns_that_nothing_has_to_be_viewed_can_try_again() {
     for presentation in ["full", "diff", "brief"] {
         let filled = ("empty.txt", None, "a\nb\n");
         let (emptied, taken_away) = (("a.txt", None, ""), ("a.txt", Some((10, 10)), "line 9;\nline 11;\n"));

@@ -48,17 +48,17 @@ fn page() -> String {
          `cargo xtask codes` writes this page from the doc comments of the enums; change those. \
          `patchboard check --explain CODE` looks a code up in it.\n",
     );
-    section(&mut page, "Stages", "The stages of the validation pipeline, in their order.");
+    section(&mut page, "Stages", "Stages of the validation pipeline, in order.");
     table(&mut page, "runtime/kernel/src/rejection.rs", "Stage", Stage::ALL, Stage::as_str);
-    section(&mut page, "Refusals", "Why a proposal was refused.");
+    section(&mut page, "Rejections", "Reasons for which a proposal is rejected.");
     table(&mut page, "runtime/kernel/src/rejection.rs", "Code", Code::ALL, Code::as_str);
-    section(&mut page, "Refused redactions", "Why nothing was erased.");
+    section(&mut page, "Rejected redactions", "Reasons for which nothing was erased.");
     table(&mut page, "runtime/kernel/src/redaction/mod.rs", "RedactionCode", RedactionCode::ALL, RedactionCode::as_str);
-    section(&mut page, "Failures", "Why an attempt ended without a proposal.");
+    section(&mut page, "Failures", "Reasons for which an attempt ended without a proposal.");
     table(&mut page, "runtime/kernel/src/failure.rs", "FailureCode", FailureCode::ALL, FailureCode::as_str);
-    section(&mut page, "Deferrals", "Why a provider did not take a request.");
+    section(&mut page, "Deferrals", "Reasons for which a provider did not take a request.");
     table(&mut page, "runtime/kernel/src/deferral.rs", "DeferralReason", DeferralReason::ALL, DeferralReason::as_str);
-    section(&mut page, "Files", "Why a command at a workspace was not done, beside the refusals above.");
+    section(&mut page, "Files", "Errors of workspace commands, beside the rejections above.");
     table(&mut page, "agents/workspace/src/session.rs", "SessionCode", SessionCode::ALL, SessionCode::as_str);
     page.push('\n');
     table(&mut page, "agents/workspace/src/text/edit.rs", "EditCode", EditCode::ALL, EditCode::as_str);
@@ -67,19 +67,19 @@ fn page() -> String {
     page.push('\n');
     table(&mut page, "agents/workspace/src/git/error.rs", "GitCode", GitCode::ALL, GitCode::as_str);
     let errors = "agents/workspace/src/disk/error.rs";
-    section(&mut page, "Directories", "What can go wrong with the directory of a workspace.");
+    section(&mut page, "Directories", "Errors of a workspace directory.");
     table(&mut page, errors, "DiskCode", DiskCode::ALL, DiskCode::as_str);
-    section(&mut page, "Files that are not served", "Why, behind `not_served`.");
+    section(&mut page, "Files that are not served", "Reasons of `not_served`.");
     table(&mut page, errors, "UnservedReason", disk::UnservedReason::ALL, disk::UnservedReason::as_str);
-    section(&mut page, "Ends", "How a board ends.");
+    section(&mut page, "Ends", "Outcomes of a board.");
     table(&mut page, "runtime/kernel/src/record/body/board.rs", "End", End::ALL, End::as_str);
-    section(&mut page, "Causes", "Why a board ended.");
+    section(&mut page, "Causes", "Causes of a board's end.");
     table(&mut page, "runtime/kernel/src/record/body/board.rs", "Cause", Cause::ALL, Cause::as_str);
-    section(&mut page, "Pauses", "Why the kernel paused a board.");
+    section(&mut page, "Pauses", "Reasons for which the kernel paused a board.");
     table(&mut page, "runtime/kernel/src/record/body/board.rs", "PauseCause", PauseCause::ALL, PauseCause::as_str);
-    section(&mut page, "Records", "The kinds of records in a journal.");
+    section(&mut page, "Records", "Kinds of records in a journal.");
     table(&mut page, "runtime/kernel/src/record/body.rs", "Kind", Kind::ALL, Kind::as_str);
-    section(&mut page, "Breaker moves", "What happened to a branch.");
+    section(&mut page, "Breaker moves", "Transitions of a branch.");
     table(
         &mut page,
         "runtime/kernel/src/breaker.rs",
@@ -87,44 +87,40 @@ fn page() -> String {
         BreakerTransition::ALL,
         BreakerTransition::as_str,
     );
-    section(&mut page, "Breaker reasons", "Why a breaker moved.");
+    section(&mut page, "Breaker reasons", "Reasons of a transition.");
     table(&mut page, "runtime/kernel/src/breaker.rs", "Reason", Reason::ALL, Reason::as_str);
-    section(&mut page, "Resources", "What a budget counts.");
+    section(&mut page, "Resources", "Units of budgets.");
     table(&mut page, "runtime/kernel/src/record/body/board.rs", "Resource", Resource::ALL, Resource::as_str);
-    section(&mut page, "Findings", "What `patchboard check` finds in a blueprint; an error refuses it.");
+    section(&mut page, "Findings", "Findings of `patchboard check` in a blueprint; an error rejects it.");
     findings(&mut page, patchboard_protocols::codes());
-    section(
-        &mut page,
-        "Findings of the architect",
-        "What is found in a blueprint that a model wrote, beside the findings above.",
-    );
+    section(&mut page, "Findings of the architect", "Findings in a blueprint that a model wrote, beside those above.");
     findings(&mut page, architect::CODES.iter());
     section(
         &mut page,
         "Findings of the tests of departments",
-        "What `patchboard check` finds when it runs the tests of a manifest.",
+        "Findings of `patchboard check` when it runs the tests of a manifest.",
     );
     findings(&mut page, declared_tests::CODES.iter());
     section(
         &mut page,
         "Workflows",
-        "Why a workflow has no order (`patchboard workflow check`), or does not go on as it is asked to.",
+        "Reasons for which a workflow has no order (`patchboard workflow check`) or does not resume.",
     );
     table(&mut page, "runtime/protocols/src/workflow.rs", "WorkflowCode", WorkflowCode::ALL, WorkflowCode::as_str);
-    section(&mut page, "Nodes", "How far a node of a workflow is.");
+    section(&mut page, "Nodes", "States of a workflow node.");
     table(&mut page, "runtime/protocols/src/workflow/status.rs", "Status", Status::ALL, Status::as_str);
-    section(&mut page, "Handoffs", "Why something is not done with a handoff.");
+    section(&mut page, "Handoffs", "Errors of handoffs.");
     table(&mut page, "runtime/protocols/src/handoff.rs", "HandoffCode", HandoffCode::ALL, HandoffCode::as_str);
     let negotiations = "runtime/protocols/src/negotiation.rs";
-    section(&mut page, "Negotiations", "Why an event of a negotiation does not count, or why there is no negotiation.");
-    table(&mut page, negotiations, "NegotiationCode", NegotiationCode::ALL, NegotiationCode::as_str);
-    section(&mut page, "Ends of negotiations", "Why a negotiation ended: the `stop_reason` of its decision.");
-    table(&mut page, negotiations, "StopReason", StopReason::ALL, StopReason::as_str);
     section(
         &mut page,
-        "Problems",
-        "Why the daemon answers a request with an error, beside the codes above and those of commands.",
+        "Negotiations",
+        "Reasons for which an event of a negotiation does not count, or there is no negotiation.",
     );
+    table(&mut page, negotiations, "NegotiationCode", NegotiationCode::ALL, NegotiationCode::as_str);
+    section(&mut page, "Ends of negotiations", "Values of `stop_reason` in the decision of a negotiation.");
+    table(&mut page, negotiations, "StopReason", StopReason::ALL, StopReason::as_str);
+    section(&mut page, "Problems", "Errors of the HTTP API, beside the codes above and those of commands.");
     page.push_str("| code | meaning |\n|---|---|\n");
     for (code, meaning) in meanings("daemon/server/src/serve/problem.rs", "Code") {
         writeln!(page, "| `{code}` | {} |", cell(&meaning)).expect("a string takes everything");

@@ -222,7 +222,7 @@ pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
 }
 
 #[test]
-fn failures_are_the_same_whatever_their_numbers_and_what_cannot_be_played_again_is_told() {
+fn failures_are_the_same_whatever_their_numbers_and_what_cannot_be_played_again_is_reported() {
     let at_once = |seed: u64, calls: u64| manner(&format!("SEED={seed}: {calls} calls at once"));
     assert_eq!(at_once(3, 4), at_once(17, 5));
     assert_ne!(at_once(3, 4), manner("SEED=3: 4 calls too few"));

@@ -261,13 +261,13 @@ fn with_passing(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     blueprint
 }
 
-/// Exempts one worker from the concurrency limit, on some boards. Drawn separately, like the mode.
-fn with_exempt(mut blueprint: Blueprint, seed: u64) -> Blueprint {
+/// Leaves one worker out of the concurrency limit, on some boards. Drawn separately, like the mode.
+fn with_unmetered(mut blueprint: Blueprint, seed: u64) -> Blueprint {
     let mut random = Random::new(seed ^ 0xe8e3);
     if random.percent(25) {
         let worker = random.pick(&["planner", "doer", "checker"]);
         if let Some(worker) = blueprint.workers.get_mut(&WorkerName::from(*worker)) {
-            worker.limits.exempt = true;
+            worker.limits.unmetered_concurrency = true;
         }
     }
     blueprint
@@ -291,7 +291,8 @@ pub(super) fn genesis(seed: u64) -> NewBoard {
 /// Like [`genesis`], with the generator after it.
 fn begun(seed: u64) -> (NewBoard, Random) {
     let mut random = Random::new(seed);
-    let variants = [with_rule_limits, with_schedule, with_delay, with_passing, with_group, with_exempt, with_backlog];
+    let variants =
+        [with_rule_limits, with_schedule, with_delay, with_passing, with_group, with_unmetered, with_backlog];
     let genesis = NewBoard {
         mode: mode(seed),
         salt: Salt([7; 32]),

@@ -69,7 +69,7 @@ pub(crate) fn cassettes(arguments: &[&str], help: &str) -> ExitCode {
     for shipped in SHIPPED.iter().filter(wanted) {
         println!("── {}", shipped.name);
         match record(shipped, &program, &model) {
-            Ok(cassette) => println!("── {}: {} is recorded anew, and plays", shipped.name, cassette.display()),
+            Ok(cassette) => println!("── {}: {} is recorded again, and plays", shipped.name, cassette.display()),
             Err(why) => return failed(&format!("{}: {why}; the shipped cassette is as it was", shipped.name)),
         }
     }

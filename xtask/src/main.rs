@@ -27,7 +27,7 @@ Commands:
   check          Format, lints, tests and documentation; stops at the first that fails
   check --full   All of that and the long runs, also after a failure: [STEP…] for these alone, --list for their names,
                  --record keeps their results in docs/full-check.md
-  codes          Write docs/codes.md anew from the enums of the kernel
+  codes          Rewrite docs/codes.md from the enums of the kernel
   differential   Compare trees with values, validation of changes with that of the whole: --cases N (1000000), --seed S (1)
   evidence       Show in full what docs/workspace-evidence.md has the figures of, which takes long: [PART…] of decisions, sessions,
                  histories and libraries, --short as the suite plays them

@@ -13,7 +13,7 @@ use patchboard_runtime::agent::{Call, CallResult};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::role_io::{NoPatch, document_node, is_place, not_configured, read, read_required, role_config, told};
+use crate::role_io::{NoPatch, document_node, is_place, not_configured, read, read_required, respond, role_config};
 use patchboard_kernel::text::one_line;
 
 /// Choice offered to a person in addition to agent names.
@@ -58,7 +58,7 @@ pub(crate) fn config_error(worker: &Worker) -> Option<String> {
 
 /// Advances the handoff that triggered the call by one step.
 pub(crate) fn answer(call: &Call) -> CallResult {
-    told(call, || next_step(call))
+    respond(call, || next_step(call))
 }
 
 struct BoardHandoff {

@@ -11,7 +11,7 @@ use patchboard_runtime::agent::{Call, CallResult};
 use serde::Deserialize;
 
 use crate::context::RoleContext;
-use crate::role_io::{NoPatch, is_place, not_configured, read_document, role_config, told};
+use crate::role_io::{NoPatch, is_place, not_configured, read_document, respond, role_config};
 
 /// Configuration of a seat, its `with`.
 #[derive(Deserialize)]
@@ -56,7 +56,7 @@ pub(crate) fn config_error(worker: &Worker) -> Option<String> {
 
 /// Adds the next steps or asks a person; passes if there are none.
 pub(crate) fn answer(call: &Call, context: &RoleContext) -> CallResult {
-    told(call, || {
+    respond(call, || {
         let with = NegotiatorConfig::from_worker(call.worker_config()).map_err(not_configured)?;
         let Some(session) = read_document::<Session>(call, &with.at)? else {
             return Err(NoPatch::Pass(format!("there is no negotiation at {}", with.at)));

@@ -47,7 +47,7 @@ pub(crate) fn is_place(text: &str) -> Result<(), String> {
 }
 
 /// Builds the answer from patch operations, or from the reason that there are none.
-pub(crate) fn told(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, NoPatch>) -> CallResult {
+pub(crate) fn respond(call: &Call, work: impl FnOnce() -> Result<Vec<Value>, NoPatch>) -> CallResult {
     let refused = |why: String| Failure::new(FailureCode::Refused, why);
     let reply = match work() {
         Ok(patch) => json!({"patch": patch}),

@@ -14,7 +14,7 @@ use patchboard_runtime::agent::{Call, CallResult};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::role_io::{NoPatch, is_place, not_configured, put, read, read_document, role_config, told, value_at};
+use crate::role_io::{NoPatch, is_place, not_configured, put, read, read_document, respond, role_config, value_at};
 use question::Escalation;
 
 /// Possible rulings of a person.
@@ -70,7 +70,7 @@ pub(crate) fn config_error(worker: &Worker) -> Option<String> {
 }
 
 pub(crate) fn answer(call: &Call) -> CallResult {
-    told(call, || {
+    respond(call, || {
         let with = CoordinatorConfig::from_worker(call.worker_config()).map_err(not_configured)?;
         let room = Room { call, with };
         if room.with.unanswered {

@@ -9,7 +9,7 @@ use patchboard_kernel::id::RuleName;
 use patchboard_protocols::workflow::{WorkflowArgs, WorkflowCode, engine};
 use patchboard_runtime::agent::{Call, CallResult, Failure};
 
-use crate::role_io::{NoPatch, not_configured, role_config, told};
+use crate::role_io::{NoPatch, not_configured, respond, role_config};
 
 pub(crate) fn config_error(worker: &Worker) -> Option<String> {
     role_config::<WorkflowArgs>(worker).err()
@@ -17,7 +17,7 @@ pub(crate) fn config_error(worker: &Worker) -> Option<String> {
 
 /// Takes the next turn; passes if there is nothing to do, or if the request cannot be met now.
 pub(crate) fn answer(call: &Call) -> CallResult {
-    told(call, || {
+    respond(call, || {
         let with = role_config::<WorkflowArgs>(call.worker_config()).map_err(not_configured)?;
         let rule = call.context.triggered_by().map_or("", RuleName::as_str);
         let resumed = call.context.signal().and_then(|signal| signal["node"].as_str());

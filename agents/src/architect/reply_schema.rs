@@ -123,7 +123,9 @@ pub fn schema(terms: &DesignLimits, wants_input: bool) -> Value {
             *place = value;
         }
     }
-    remove(&mut root, "/properties/rules/items/properties", &["urgent", "delay", "bind"]);
+    remove(&mut root, "/properties/rules/items/properties", &["priority", "urgent", "delay", "bind"]);
+    // Models keep the word of format 1, `exempt`, which every format has.
+    remove(&mut root, &format!("{worker}/properties/limits/properties"), &["unmetered_concurrency"]);
     remove(&mut root, &format!("{worker}/properties/writes/items/properties"), &["where"]);
     remove(
         &mut root,

@@ -28,13 +28,13 @@ pub const CODES: &[FindingCode] = &[
         "Something only people may write into a blueprint: programs, scripts, models, rules that are set off by hand.",
     ),
     ("no_answer", Severity::Error, "The model wrote nothing, or was cut off."),
-    ("no_rules", Severity::Error, "Nothing would ever wake a worker."),
+    ("no_rules", Severity::Error, "No rule would ever trigger a worker."),
     ("no_start", Severity::Error, "No rule has the trigger `start`: no worker would ever be the first."),
     ("bad_input", Severity::Error, "The board's request does not fit what the blueprint demands."),
     (
         "unbound_element",
         Severity::Error,
-        "A worker is woken for each element of a collection, and its paths name any element.",
+        "A worker is triggered for each element of a collection, and its paths name any element.",
     ),
     ("documents_unread", Severity::Error, "Documents were given, and no worker may read them."),
     ("capped", Severity::Warning, "A limit was lowered to what the operator, or the board's own limit, allows."),
@@ -46,9 +46,9 @@ pub const ANSWER_MAX: usize = 64 * 1024;
 /// Characters of the request in the blueprint's comment.
 const COMMENT_MAX: usize = 300;
 
-/// Warnings that do not justify another call: they concern performance, or decisions of the operator.
-const IGNORED_WARNINGS: [&str; 6] =
-    ["costly_schema", "costly_shift", "costly_invariant", "default_model", "unused_model", "capped"];
+/// Warnings that do not justify another call: they concern performance, spelling, or decisions of the operator.
+const IGNORED_WARNINGS: [&str; 7] =
+    ["costly_schema", "costly_shift", "costly_invariant", "default_model", "unused_model", "renamed_field", "capped"];
 
 pub(super) struct Review {
     /// Errors, or warnings if there is no error.

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_other_tables_nothing_is_told_but_where_they_are_wrong() {
+    fn of_other_tables_nothing_is_reported_but_where_they_are_wrong() {
         for (text, place) in [
             ("[models.a]\nurl = \"http://me:s3cret@host\"\nmodel = \"m\"\n", "line 2"),
             (

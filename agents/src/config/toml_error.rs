@@ -14,7 +14,7 @@ const VARIANT_MAX: usize = 16;
 pub fn toml_error(text: &str, error: &Error) -> String {
     let what = without_values(error.message());
     let advice = match what.starts_with("unknown field `api_key`") {
-        true => "; a key never stands in this file: api_key_env names the variable that holds it",
+        true => "; this file never contains a key: api_key_env names the variable that holds it",
         false => "",
     };
     located(text, error, &format!("{}{advice}", patchboard_runtime::tools::cut(what, SAID_MAX)))

@@ -82,7 +82,7 @@ async fn answer(session: &mut Session, asked: &SessionRequest) -> CommandResult 
 }
 
 #[tokio::test]
-async fn who_repeats_an_edit_is_told_what_came_of_it_though_others_finished_it() {
+async fn who_repeats_an_edit_learns_what_came_of_it_though_others_finished_it() {
     let edit = keyed(
         json!({"command": "str_replace", "path": "a.py", "old_str": "a = 1", "new_str": "a = 2", "intent": "two"}),
     );
@@ -102,7 +102,7 @@ async fn who_repeats_an_edit_is_told_what_came_of_it_though_others_finished_it()
 }
 
 #[tokio::test]
-async fn who_begins_anew_is_told_what_came_of_its_edit_before_it_is_told_that_reads_are_lost() {
+async fn an_agent_that_starts_again_learns_the_outcome_of_its_edit_before_it_learns_that_reads_are_lost() {
     let edit = keyed(json!({"command": "create", "path": "n.py", "file_text": "n\n", "intent": "a new one"}));
     let (shop, ada) = told_that_nobody_knows(&edit).await;
     std::fs::write(shop.directory.path().join("n.py"), "n\ntheirs\n").expect("written");
@@ -281,7 +281,7 @@ async fn what_the_board_does_not_take_keeps_nobody_from_all_else() {
 }
 
 #[tokio::test]
-async fn what_others_change_is_told_in_records_of_bounded_size() {
+async fn what_others_change_is_reported_in_records_of_bounded_size() {
     const FILES: usize = 8;
     const MIB: usize = 1024 * 1024;
     let text = |of: char| format!("{}\n", of.to_string().repeat(59)).repeat(MIB / 60);

@@ -146,7 +146,7 @@ async fn what_is_never_right_is_refused_with_the_findings_and_the_last_draft() {
 }
 
 #[tokio::test]
-async fn warnings_are_told_once_and_cost_nothing_if_they_are_not_heeded() {
+async fn warnings_are_reported_once_and_cost_nothing_if_they_are_not_heeded() {
     let warned = with("/done/when", json!("false"));
     let broken = with("/rules/0/run", json!("writter"));
     for (answers, calls, done) in [
@@ -369,7 +369,7 @@ async fn documents_need_room_in_the_request_even_if_the_rest_of_it_is_not_known_
 }
 
 #[tokio::test]
-async fn what_the_user_supplies_is_told_and_must_fit() {
+async fn what_the_user_supplies_is_reported_and_must_fit() {
     let asks_for_number = with("/request/properties/topic", json!({"type": "number"}));
     let brief =
         DesignRequest { input: Some(json!({"topic": "owls ".repeat(100_000), "list": [1, 2, 3, 4, 5]})), ..brief() };

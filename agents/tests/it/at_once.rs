@@ -147,7 +147,7 @@ async fn of_many_answers_the_last_are_kept() {
 }
 
 #[tokio::test]
-async fn who_was_not_told_that_its_reads_are_lost_has_not_got_over_it() {
+async fn an_agent_that_has_not_learned_that_its_reads_are_lost_starts_again() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.txt", "a\n")]).await;
     let mut sessions = Sessions::default();
     let agent = sessions.get_or_create(Arc::clone(&shop.workspace), shop.session(0).author().clone(), Some(true));

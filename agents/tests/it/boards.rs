@@ -147,7 +147,7 @@ async fn the_end_of_an_earlier_taking_up_is_not_the_end_of_the_next() {
 }
 
 #[tokio::test]
-async fn what_others_write_is_told_to_the_board_though_nobody_asks() {
+async fn what_others_write_is_reported_to_the_board_though_nobody_asks() {
     let house = House::new().await;
     let board = house.create().await;
     let _open =

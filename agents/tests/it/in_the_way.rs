@@ -86,7 +86,7 @@ async fn what_may_not_be_written_is_not_recorded() {
 }
 
 #[tokio::test]
-async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_told() {
+async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_reported() {
     unprivileged();
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("own/a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let own = shop.directory.path().join("own");

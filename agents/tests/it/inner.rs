@@ -246,7 +246,7 @@ async fn what_is_declared_crosses_the_border_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_board_inside_that_fails_is_told_or_tried_again() {
+async fn a_board_inside_that_fails_is_reported_or_tried_again() {
     let fails = |worker: &str, nth: usize| if nth < 2 { Some(json!([])) } else { cooks(worker, nth) };
     // The first two invocations change nothing, so their boards stall. The next attempt creates another board.
     let house = House::new(fails).await;
@@ -511,7 +511,7 @@ async fn a_board_that_is_done_in_spite_of_its_provider_is_taken_when_the_outer_o
 }
 
 #[tokio::test]
-async fn a_board_that_fails_after_it_waited_for_its_provider_is_told_and_not_made_again() {
+async fn a_board_that_fails_after_it_waited_for_its_provider_is_reported_and_not_made_again() {
     let house = House::new(|_, nth| if nth == 0 { away("overloaded", 2_500) } else { Some(json!([])) }).await;
     let told = modelled(|house| {
         house["workers"]["kitchen"]["board"]["failed"] =
@@ -564,7 +564,7 @@ async fn an_outer_board_does_not_wait_for_a_board_that_lost_its_patience_while_i
 }
 
 #[tokio::test]
-async fn what_a_board_has_spent_is_told_when_its_call_takes_too_long_and_then_it_is_cancelled() {
+async fn what_a_board_has_spent_is_reported_when_its_call_takes_too_long_and_then_it_is_cancelled() {
     // Much longer than the test: the closed invocation ends the board, not the grace period.
     let house = House::with_grace(10 * LONG, |worker, nth| (worker == "prepares").then(|| cooks(worker, nth))?).await;
     let board = house
@@ -642,7 +642,7 @@ async fn a_board_inside_that_still_works_is_taken_by_a_retry_of_a_retry() {
 }
 
 #[tokio::test]
-async fn what_boards_have_spent_is_told_once_though_the_process_dies() {
+async fn what_boards_have_spent_is_reported_once_though_the_process_dies() {
     // The first two boards fail; the third is running when the process dies.
     let house = House::new(|worker, nth| match nth {
         0 | 1 => Some(json!([])),
@@ -661,7 +661,7 @@ async fn what_boards_have_spent_is_told_once_though_the_process_dies() {
 }
 
 #[tokio::test]
-async fn a_failure_that_nobody_was_told_is_told_after_a_restart() {
+async fn an_unreported_failure_is_reported_after_a_restart() {
     let house = House::new(|_, _| away("overloaded", 2_500)).await;
     let told = modelled(|house| {
         house["workers"]["kitchen"]["board"]["failed"] =

@@ -57,7 +57,7 @@ async fn calls_are_leased_once_each_and_the_oldest_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_who_waits_is_told_of_a_call() {
+async fn everybody_who_waits_learns_of_a_call() {
     let leases = Leases::default();
     let seats = seats(&leases);
     let waiting: Vec<_> = (0..8)

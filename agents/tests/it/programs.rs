@@ -21,7 +21,7 @@ fn program(script: &str, changes: &[&str]) -> Program {
 const ADA: Runner<'_> = Runner { label: "engineer_1", env: &[] };
 
 #[tokio::test]
-async fn what_a_program_changes_is_told_in_the_name_of_who_ran_it() {
+async fn what_a_program_changes_is_reported_in_the_name_of_who_ran_it() {
     let shop = Workshop::open(2, &json!({}), &[("src/a.py", "a=1\n"), ("notes.txt", "n\n")]).await;
     let mut bob = shop.session(1);
     bob.call(json!({"command": "view", "path": "src/a.py"})).await;

@@ -103,7 +103,7 @@ async fn by_lines_a_refusal_reads_what_it_was_about_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_read_at_several_versions_is_told_of_at_each() {
+async fn a_file_that_was_read_at_several_versions_is_reported_at_each() {
     for (name, old, code) in [("b.txt", "b", "stale_read"), ("a.txt", "line 2\n", "stale_target")] {
         let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(200)), ("b.txt", "b\n")]).await;
         let (mut ada, mut bob) = (shop.session(0), shop.session(1));
@@ -123,7 +123,7 @@ async fn a_file_that_was_read_at_several_versions_is_told_of_at_each() {
 }
 
 #[tokio::test]
-async fn who_meets_a_file_that_is_kept_is_told_for_whom_and_how_long_and_has_read_nothing_by_it() {
+async fn a_reader_of_a_reserved_file_learns_for_whom_and_how_long_and_has_read_nothing_by_it() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(20))]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     for session in [&mut ada, &mut bob] {
@@ -201,7 +201,7 @@ async fn who_has_read_very_much_can_edit_all_the_same() {
 }
 
 #[tokio::test]
-async fn who_begins_anew_is_told_so_before_anything_is_written() {
+async fn an_agent_that_starts_again_learns_so_before_anything_is_written() {
     let files = [("a.txt", "a\n"), ("b.txt", "b\n")];
     let shop = Workshop::open(1, &json!({"annotate": false}), &files).await;
     let anew =
@@ -319,7 +319,7 @@ async fn intents_of_several_do_not_pile_up_above_a_line_and_one_is_not_cut() {
 }
 
 #[tokio::test]
-async fn a_file_that_begins_above_what_was_forgotten_is_told_at_the_version_that_it_has() {
+async fn a_file_that_begins_above_what_was_forgotten_is_reported_at_the_version_that_it_has() {
     let shop = Workshop::open(2, &json!({"annotate": false, "max_files": 3}), &[("a.txt", "a\n")]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     let create = |name: &str| json!({"command": "create", "path": name, "file_text": "n\n", "intent": "new"});

@@ -30,7 +30,7 @@ async fn is_told_by_line(shop: &Workshop, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_others_change_after_a_restart_is_told_by_line() {
+async fn what_others_change_after_a_restart_is_reported_by_line() {
     let shop = Workshop::open(1, &json!({}), &[("a.txt", "1\n2\n3\n"), ("b.txt", "1\n2\n3\n")]).await;
     assert!(is_told_by_line(&shop, "a.txt").await);
     let shop = shop.crashed().await;
@@ -40,7 +40,7 @@ async fn what_others_change_after_a_restart_is_told_by_line() {
 }
 
 #[tokio::test]
-async fn what_was_looked_at_is_told_by_line_however_much_there_is_beside_it() {
+async fn what_was_looked_at_is_reported_by_line_however_much_there_is_beside_it() {
     let names: Vec<String> = (0..34).map(|at| format!("{at:02}.txt")).collect();
     let texts: Vec<String> = ('A'..).take(names.len()).map(large).collect();
     let files: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();

@@ -201,7 +201,7 @@ async fn a_use_of_a_tool_that_is_written_as_text_is_one() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_call_of_a_tool_is_told_to_the_model() {
+async fn what_is_wrong_with_a_call_of_a_tool_is_reported_to_the_model() {
     let mut bench = Bench { errors: 1, ..Bench::default() };
     let calls =
         [("a", "echo", "text"), ("b", "echo", "[]"), ("c", "shout", "{}"), ("d", "flaky", ""), ("e", "echo", "")];
@@ -257,7 +257,7 @@ async fn time_is_over_in_the_middle_of_a_tool_too() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_tools_is_told_of_and_not_asked_again() {
+async fn a_server_that_takes_no_tools_is_reported_and_not_asked_again() {
     for (status, body) in [
         (400, r#"{"error": {"message": "'tools' is not supported by this model"}}"#),
         (404, r#"{"error": {"message": "No endpoints found that support tool use.", "code": 404}}"#),

@@ -11,7 +11,7 @@ use serde_json::json;
 const CODE: &str = "def one():\n    return 1\n\n\ndef two():\n    return 2\n\n\ndef three():\n    return 3\n";
 
 #[tokio::test]
-async fn what_was_viewed_can_be_edited_and_others_are_told_what_is_different() {
+async fn what_was_viewed_can_be_edited_and_others_learn_what_is_different() {
     let shop = Workshop::open(2, &json!({}), &[("src/code.py", CODE), ("notes.txt", "hello\n")]).await;
     assert_eq!(shop.found, 2);
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
@@ -225,7 +225,7 @@ async fn a_file_that_is_not_served_any_more_keeps_nobody_from_others() {
 }
 
 #[tokio::test]
-async fn who_may_not_see_a_file_is_told_nothing_of_what_is_in_it() {
+async fn who_may_not_see_a_file_learns_nothing_of_what_is_in_it() {
     let shop =
         Workshop::open(1, &json!({}), &[("pub/a.py", "a = 1\n"), ("secret/k.py", "PASSWORD = 'hunter2'\n")]).await;
     let mut author = shop.session(0).author().clone();

@@ -207,7 +207,7 @@ impl Workspaces {
         // Another caller has already reopened it.
         let Some((handle, activation)) = slot else { return Ok(()) };
         let dir = previous.disk().path().display().to_string();
-        tracing::warn!(%board, dir, "the directory's .patchboard was taken away: it is opened anew, and who works there has to read again");
+        tracing::warn!(%board, dir, "the directory's .patchboard was removed: it is opened again, and its authors have to read again");
         // Stop following the old directory and free its watches.
         let looking = self.boards.lock().get_mut(board).map(|slot| std::mem::take(&mut slot.watch_task));
         drop(looking);
@@ -366,7 +366,7 @@ async fn follow_changes(workspace: Weak<Workspace>, mut watched: Option<Watch>) 
             }
         };
         if let Err(error) = told {
-            tracing::warn!(board = %workspace.board().id(), %error, "what others changed was not told to the board");
+            tracing::warn!(board = %workspace.board().id(), %error, "external changes were not reported to the board");
         }
     }
 }

@@ -192,7 +192,11 @@ pub fn body_text(body: &Body) -> String {
                 let cause = violation.found.as_ref().and_then(Value::as_str);
                 let cause = cause.filter(|_| violation.code == Code::InvariantViolated);
                 let cause = cause.map(|cause| format!(" ({})", short(cause, TEXT_CHARS_MAX))).unwrap_or_default();
-                format!(" at {}: {}{cause}", short(place, TEXT_CHARS_MAX), short(&violation.told(), 2 * TEXT_CHARS_MAX))
+                format!(
+                    " at {}: {}{cause}",
+                    short(place, TEXT_CHARS_MAX),
+                    short(&violation.message_with_author(), 2 * TEXT_CHARS_MAX)
+                )
             });
             let more = match rejected.rejection.violations.len() {
                 0 | 1 => String::new(),
@@ -458,7 +462,7 @@ mod tests {
     use super::{body_text, grouped, patch};
 
     #[test]
-    fn a_patch_is_told_by_its_operations_and_places() {
+    fn a_patch_is_reported_by_its_operations_and_places() {
         let ops = json!([{"op": "add", "path": "/a/-", "value": "secret"}, {"op": "move", "from": "/b", "path": "/c"}]);
         assert_eq!(patch(&ops), "add /a/-, move /b → /c");
         assert_eq!(patch(&json!([])), "an empty patch");

@@ -116,7 +116,7 @@ impl From<RuntimeError> for Failure {
                 });
                 let help = match has_no_room {
                     true => "add `request: true` to `properties` of the state schema, or leave --request out",
-                    false => "give --request what `request` and the state schema of the blueprint demand",
+                    false => "give --request a value that matches `request` and the state schema of the blueprint",
                 };
                 Self::invalid_input(error.code(), &error).help(help).detail("violations", json!(violations))
             }
@@ -129,7 +129,7 @@ impl From<RuntimeError> for Failure {
                      the board, --worker W with --worker-tokens and --worker-money those of a worker",
                 ),
             RuntimeError::SignalRejected { code: Code::BacklogFull, .. } => {
-                Self::invalid_input(error.code(), &error).help("say it again when something of what waits is done")
+                Self::invalid_input(error.code(), &error).help("repeat it when some of the backlog is done")
             }
             RuntimeError::SignalRejected { .. } => Self::invalid_input(error.code(), &error),
             RuntimeError::Board(BoardError::BadBlueprint(_)) => Self::invalid_input(error.code(), &error),

@@ -105,7 +105,7 @@ impl HostDir {
     pub fn settings(&self) -> Result<WorkspaceConfig, Failure> {
         let bad = |why: String| {
             Failure::invalid_input("bad_config", why)
-                .help(format!("have somebody mend {SETTINGS} in the directory, or take it away; it is not served"))
+                .help(format!("fix {SETTINGS} in the directory, or remove it; the file is not served to agents"))
         };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::open(self.directory.join(SETTINGS), flags, Mode::empty()) {

@@ -68,7 +68,7 @@ impl Outages {
     }
 }
 
-const OPERATOR: &str = "an operator must mend that";
+const OPERATOR: &str = "an operator must fix that";
 
 pub(crate) fn sentence(transition: &Transition) -> String {
     let model = transition.key.model();

@@ -141,7 +141,7 @@ pub fn config_file(named: Option<&Path>) -> Result<Option<&Path>, Failure> {
         }
     };
     Err(Failure::invalid_input("config_untrusted", message).help(format!(
-        "`patchboard trust` shows what it does and remembers that you agree; `--config {CONFIG}` uses it this once"
+        "`patchboard trust` shows its effects and stores your approval; `--config {CONFIG}` uses it this once"
     )))
 }
 
@@ -154,13 +154,13 @@ fn place() -> Result<PathBuf, Failure> {
         false => directory("XDG_CONFIG_HOME").or_else(|| home().map(|home| home.join(".config"))),
     };
     let base = base.ok_or_else(|| {
-        let message = "this user has no home directory, in which it is remembered what was agreed to";
+        let message = "this user has no home directory, where approvals are stored";
         Failure::invalid_input("no_home", message).help("set HOME, or name the configuration with --config")
     })?;
     Ok(base.join("patchboard").join("trusted.json"))
 }
 
 fn storage_error(place: &Path, why: &dyn std::fmt::Display) -> Failure {
-    let message = format!("what you agreed to is kept in {}, which cannot be used: {why}", place.display());
+    let message = format!("approvals are stored in {}, which cannot be used: {why}", place.display());
     Failure::failed("trust_io", message)
 }

@@ -51,7 +51,7 @@ pub(crate) struct QuestionArguments {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  patchboard approve last                                           (shows what is asked, and answers nothing)
+  patchboard approve last                                           (shows the question without answering)
   patchboard approve last 17
   patchboard approve last 17 --reason 'checked with accounting'
   patchboard approve last 17 --no-run --output json
@@ -80,7 +80,7 @@ pub(crate) struct Deny {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  patchboard answer last                                            (shows what is asked, and answers nothing)
+  patchboard answer last                                            (shows the question without answering)
   patchboard answer last 17 --text office
   patchboard answer 0199 17 --text 'the one of last week' --url http://127.0.0.1:7733")]
 pub(crate) struct AnswerArguments {
@@ -117,7 +117,7 @@ async fn over_http(daemon: &Client, asked: &QuestionArguments, said: &PersonAnsw
             (None, true) => Failure::invalid_input("not_pending", "no board of that name has a pending question"),
         };
         return Err(failure
-            .help("`patchboard inbox --url URL` lists what is asked")
+            .help("`patchboard inbox --url URL` lists the questions")
             .detail("questions", json!(of_board)));
     };
     let mut answer = json!({"agrees": *said != PersonAnswer::Denies, "digest": question["digest"]});

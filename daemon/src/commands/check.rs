@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments, config: Option<&Path>, output: Output) 
         }
         if reading.report.findings.len() == FINDINGS_MAX {
             output.note(&format!(
-                "these are the first {FINDINGS_MAX} findings on {}: mend them, and check again for more",
+                "these are the first {FINDINGS_MAX} findings on {}: fix them, and check again for more",
                 path.display()
             ));
         }

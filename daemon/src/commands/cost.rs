@@ -116,7 +116,7 @@ fn lines(report: &CostReport) -> Vec<String> {
         lines.push(format!("reserved for calls under way: {}", grouped(board.reserved)));
     }
     if report.late > 0 {
-        lines.push(format!("replies that came too late: {} (charged by their reservations)", grouped(report.late)));
+        lines.push(format!("late replies: {} (charged by their reservations)", grouped(report.late)));
     }
     let mut shortfalls = Vec::<(&Budget, usize)>::new();
     for short in &report.shortfalls {

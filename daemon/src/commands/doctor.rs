@@ -147,8 +147,8 @@ fn accept_loss(boards: &[String], data_dir: &Path, output: Output) -> Outcome {
     let lost = wait(journal.record_losses()).map_err(storage_failure)?;
     let accepted = boards.iter().map(|board| {
         lost.iter().find(|lost| lost.board.as_str() == board).ok_or_else(|| {
-            Failure::invalid_input("nothing_lost", format!("nothing that is known of is lost of a board {board}"))
-                .help("`patchboard doctor` names the boards of which something is")
+            Failure::invalid_input("nothing_lost", format!("board {board} has no known loss"))
+                .help("`patchboard doctor` names the boards with losses")
         })
     });
     let (tokens, by) = (TokenStore::open(data_dir)?, user::principal());

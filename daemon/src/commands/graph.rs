@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
                 if known.is_empty() { "there are none".to_owned() } else { format!("there are {}", known.join(", ")) };
             let message = format!("the blueprint has no board inside called {}", one_line(name));
             Failure::invalid_input("no_such_board", message)
-                .help(format!("boards inside are departments and what stands under `boards`; {inside}"))
+                .help(format!("nested boards are departments and the members of `boards`; {inside}"))
                 .detail("boards", json!(known))
         })?,
     };

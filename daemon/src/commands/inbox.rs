@@ -48,7 +48,7 @@ impl Inbox {
             }
         }
         for (board, _) in &unread {
-            output.note(&format!("board {board} cannot be read: what it asks is not listed"));
+            output.note(&format!("board {board} cannot be read: its questions are not listed"));
         }
         unread.into_iter().next().map_or(Ok(Exit::Done), |(_, failure)| Err(failure))
     }

@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     let template = template.unwrap_or(&templates::ALL[0]);
     let targets: Vec<PathBuf> = template.files.iter().map(|(path, _)| arguments.dir.join(path)).collect();
     if let Some(there) = targets.iter().find(|path| path.exists()) {
-        let message = format!("{} is there already, and nothing is written over", there.display());
+        let message = format!("{} exists already and is not overwritten", there.display());
         return Err(
             Failure::invalid_input("file_exists", message).help("name another directory: `patchboard init DIR`")
         );

@@ -132,7 +132,7 @@ fn without_rules(blueprint: Blueprint) -> Blueprint {
 fn state_of(path: &PathBuf, blueprint: &Blueprint) -> Result<Value, Failure> {
     let shown = path.display();
     if path == Path::new(input::STDIN) {
-        let message = "standard input has what is said to the kernel, so it cannot have the state";
+        let message = "standard input carries the proposals, so it cannot carry the state";
         return Err(Failure::invalid_input("state_unreadable", message).help("name a file"));
     }
     let most = blueprint.limits.state_bytes;
@@ -256,7 +256,7 @@ fn read_proposal(line: Value, current: Version) -> Result<Line, InvalidLine> {
             ReplyBody::Json(json!({"patch": patch, "intent": intent}))
         }
         (Some(Value::String(_)), ReplyBody::Text(_)) => {
-            return invalid("/intent", "intent stands beside a patch; a text holds its own");
+            return invalid("/intent", "intent belongs beside a patch; a text contains its own");
         }
         (Some(other), _) => return invalid("/intent", format!("intent is {}, not a string", kind_of(&other))),
     };

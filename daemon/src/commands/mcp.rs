@@ -108,7 +108,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: &Arguments, config: Option<&Path>) -> Outcome {
     let Some(directory) = &arguments.workspace else { return forward_to_daemon(arguments).await };
     if config.is_some() {
-        let message = "--workspace takes no --config: what holds at a directory holds for all agents";
+        let message = "--workspace takes no --config: the settings of a directory apply to all its agents";
         return Err(Failure::invalid_input("usage", message)
             .help("write it into the table [workspace] of patchboard.toml in the directory"));
     }
@@ -341,7 +341,10 @@ impl Endpoint {
         }
         let Some(id) = response_id(message) else { return Ok(()) };
         let Ok(answer) = serde_json::from_slice::<Value>(&body) else {
-            return Err(Failure::failed("daemon_unreachable", format!("what answers there speaks no MCP: {status}")));
+            return Err(Failure::failed(
+                "daemon_unreachable",
+                format!("the server there does not speak MCP: {status}"),
+            ));
         };
         if answer.get("jsonrpc").is_some() {
             if message["method"] == "initialize" {

@@ -96,8 +96,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     let is_salted =
         matches!(first.as_ref().map(Record::body), Some(Ok(Body::Created(it))) if it.format >= SINCE_SALTED_TEXTS);
     if hasher.is_none() && is_salted && !arguments.cassette.is_empty() {
-        let message =
-            "the salt of the board is gone, so that it cannot be known which views of a recording are its own";
+        let message = "the salt of the board is destroyed, so its views in a recording cannot be identified";
         return Err(Failure::invalid_input("salt_gone", message).help("delete the recording"));
     }
     let hashes = match arguments.cassette.is_empty() {
@@ -175,7 +174,7 @@ fn print_redaction(done: &Redaction, output: Output) -> Result<(), Failure> {
         output.line("the blueprint itself says an erased text: it stays there, and in views and prompts made of it")?;
     }
     for still in &values {
-        output.line(&format!("the same text still stands at {} (record {})", one_line(&still.place), still.seq))?;
+        output.line(&format!("the same text remains at {} (record {})", one_line(&still.place), still.seq))?;
     }
     if !values.is_empty() {
         output.note("name these places as well, or use --everywhere");

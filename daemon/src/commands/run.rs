@@ -52,7 +52,7 @@ Examples:
   patchboard run --architect 'Compare the two reports' --documents a.txt b.txt --approve
 
 Exit codes: 0 done · 1 failed · 2 wrong usage, refused blueprint, or you did not agree to it
-            3 stopped by a breaker or a limit · 4 nothing left to do, not done
+            3 stopped by a breaker or a limit · 4 stalled: nothing left to do, not done
             5 paused, or --approve without a terminal")]
 pub(crate) struct Arguments {
     /// The blueprint, in YAML or JSON; `-` is standard input
@@ -206,7 +206,7 @@ async fn run_file(arguments: &Arguments, data_dir: &Path, config: Option<&Path>,
         blueprint = scripted;
     }
     if blueprint.rules.is_empty() {
-        let message = "the blueprint has no rules: nothing would ever wake a worker, and the run would never end";
+        let message = "the blueprint has no rules: no worker would ever be triggered, and the run would never end";
         let help = "add a rule, such as {name: begin, trigger: start, run: WORKER}; `patchboard pipe` needs none";
         return Err(Failure::invalid_input("no_rules", message).help(help));
     }

@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         output.json(&json!(StateResponse::from_board(&board)))?;
     } else {
         if !board.is_exact() {
-            output.note("values of this document are erased: $redacted stands in their places");
+            output.note("values of this document are erased and replaced by $redacted");
         }
         output.line(&json_pretty(board.state().root()))?;
     }

@@ -105,7 +105,7 @@ fn position(records: &[Record], seq: u64) -> Result<usize, Failure> {
     let position = usize::try_from(seq).unwrap_or(usize::MAX);
     if position == 0 {
         return Err(Failure::invalid_input("no_such_record", "before record 0 there is no board")
-            .help("name the record of an attempt or of what came of it: `patchboard log BOARD`"));
+            .help("name the record of an attempt or of its outcome: `patchboard log BOARD`"));
     }
     // A missing record is as bad as an altered one.
     if let Some(missing) = (0..=position).find(|&at| records.get(at).is_none_or(|record| record.seq.0 != at as u64)) {

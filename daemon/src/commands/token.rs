@@ -183,5 +183,5 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
 }
 
 fn no_such(message: String) -> Failure {
-    Failure::invalid_input("no_such_token", message).help("`patchboard token list` lists what there is")
+    Failure::invalid_input("no_such_token", message).help("`patchboard token list` lists the tokens")
 }

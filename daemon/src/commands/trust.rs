@@ -48,10 +48,9 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     }
     if arguments.revoke {
         if !agreements.remove(&arguments.file)? {
-            let message = format!("{} was not agreed to", arguments.file.display());
-            return Err(
-                Failure::invalid_input("config_untrusted", message).help("`patchboard trust --list` lists what was")
-            );
+            let message = format!("{} was not approved", arguments.file.display());
+            return Err(Failure::invalid_input("config_untrusted", message)
+                .help("`patchboard trust --list` lists the approved files"));
         }
         output.note(&format!("{} is not used any more unless it is named", arguments.file.display()));
         return Ok(Exit::Done);

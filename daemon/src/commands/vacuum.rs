@@ -29,7 +29,7 @@ pub(crate) struct Arguments {}
 
 pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     let (journal, _alone) = open_exclusive(data_dir, "POST /v1/vacuum")?;
-    output.note("writing the file anew");
+    output.note("rewriting the file");
     let by = user::principal();
     let intended = AuditedAction { action: Action::JournalVacuumed, subject: None, by: Some(&by) };
     let vacuumed = TokenStore::open(data_dir)?

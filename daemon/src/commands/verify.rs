@@ -53,8 +53,7 @@ pub(crate) struct Arguments {
     heads: Option<PathBuf>,
 }
 
-const FILE_DIFFERS_HELP: &str =
-    "the file is not what was written, or not all of it, or goes on after that: get it again from where it was written";
+const FILE_DIFFERS_HELP: &str = "the file was altered, truncated or extended: get it again from its source";
 
 pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     if let Some(heads) = &arguments.heads {
@@ -223,7 +222,7 @@ fn fault_to_failure(fault: AuditError) -> Failure {
             .help("the records are sound, and enough: the board starts without the snapshot and gives it up")
             .detail("of", of.0.into()),
         AuditError::SnapshotList(_) => failure.help(
-            "restore nothing: the records are sound, and enough; a run of the board mends this after its next snapshot",
+            "restore nothing: the records are sound, and enough; a run of the board repairs this with its next snapshot",
         ),
         AuditError::Summary(_) => failure,
         AuditError::Journal(error) => storage(error),

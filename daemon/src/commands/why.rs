@@ -122,7 +122,7 @@ fn commit_text(commit: &Provenance<'_>, pointer: &str, value: Option<&Node>) -> 
     }
     for (record, rejected) in &commit.rejected {
         let first = rejected.rejection.violations.first();
-        let what = first.map(|violation| format!(" at {}: {}", violation.pointer, violation.told()));
+        let what = first.map(|violation| format!(" at {}: {}", violation.pointer, violation.message_with_author()));
         let what = short(&what.unwrap_or_default(), SHOWN);
         let attempt = attempt_of(&rejected.by).map_or(0, |attempt| attempt.number);
         let code = format!("{}/{}", rejected.stage, rejected.code);

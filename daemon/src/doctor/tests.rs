@@ -81,7 +81,7 @@ fn limits_models_commands_addresses_and_tokens_are_judged() {
 }
 
 #[test]
-fn boards_that_failed_are_told_before_those_that_were_interrupted() {
+fn boards_that_failed_are_reported_before_those_that_were_interrupted() {
     let sound = |interrupted, failed| JournalCheck::Read {
         took: Duration::ZERO,
         boards: 5,

@@ -88,7 +88,7 @@ impl<'a> RunResult<'a> {
         let mut notes: Vec<String> = self.failed_nodes().into_iter().collect();
         notes.extend(self.unfinished.unmet.first().map(|rule| {
             let more = and_more(self.unfinished.unmet.len());
-            format!("rule {rule}{more} has woken nobody: its `when` does not hold")
+            format!("rule {rule}{more} has triggered no worker: its `when` does not hold")
         }));
         match cause {
             Cause::NothingToDo => notes.extend(self.not_done()),
@@ -158,14 +158,14 @@ impl<'a> RunResult<'a> {
         if let (Cause::GaveUp, Some(first)) = (cause, undecided.first()) {
             let (place, rule, more) = (describe::place(Some(&first.trigger)), &first.rule, and_more(undecided.len()));
             notes.push(format!(
-                "rule {rule} could not be decided{place}{more}, so `after` waits for it: mend in the blueprint what its `skipped` \
-                 line names (`has(value.member)` asks whether there is one) and run it anew"
+                "rule {rule} could not be decided{place}{more}, so `after` waits for it: fix in the blueprint what its `skipped` \
+                 line names (`has(value.member)` asks whether there is one) and run it again"
             ));
         }
         if cause == Cause::Exhausted && !beyond_limit.is_empty() {
             let commands: Vec<String> =
                 beyond_limit.iter().map(|worker| command(&format!(" --worker {worker}"))).collect();
-            notes.push(format!("to take up what is beyond the invocations of a worker: {}", commands.join(", then: ")));
+            notes.push(format!("to retry invocations beyond the limit of a worker: {}", commands.join(", then: ")));
         }
         // A retry without options queues failed invocations, and is rejected if there are none.
         if notes.is_empty() || *given_up > 0 {

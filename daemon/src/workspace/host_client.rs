@@ -207,7 +207,7 @@ impl HostClient {
                 }
                 Ok(_) | Err(HostError::Rejected(_)) => {
                     self.drop_session(&session).await;
-                    host_gone("what the directory has of the host was taken away")
+                    host_gone("the host's files in the directory were removed")
                 }
             };
             if Instant::now() > until {
@@ -224,7 +224,7 @@ impl HostClient {
         let mut pause = LOOK_MIN;
         loop {
             let place = Arc::clone(&self.open_dir()?.place);
-            if let Some(session) = kept.as_ref().filter(|sitting| Arc::ptr_eq(&sitting.place, &place)) {
+            if let Some(session) = kept.as_ref().filter(|session| Arc::ptr_eq(&session.place, &place)) {
                 return Ok(Arc::clone(session));
             }
             let failure = match self.lease(place).await {
@@ -282,7 +282,7 @@ impl HostClient {
             if let Err(HostError::Replaced(_)) = session.ask(&path, Some(&wanted), None).await {
                 self.drop_session(&session).await;
                 if let Err(Failure::Error(error)) = self.acquire_session(Instant::now() + PATIENCE).await {
-                    tracing::warn!(code = error.code, "nobody is the host of the directory: {}", error.message);
+                    tracing::warn!(code = error.code, "the directory has no host: {}", error.message);
                 }
             }
         }

@@ -70,7 +70,7 @@ impl HostRequest {
 }
 
 pub(super) fn host_gone(why: &str) -> Failure {
-    Failure::failed("host_gone", why).help("try again; what the host complained of is in .patchboard/host.log")
+    Failure::failed("host_gone", why).help("try again; the host's errors are in .patchboard/host.log")
 }
 
 pub(super) fn new_key() -> Result<String, Failure> {

@@ -46,7 +46,7 @@ pub(crate) async fn launch(place: &HostDir) -> Result<(), Failure> {
     match report["code"].as_str() {
         None if report.is_object() => Ok(()),
         None => Err(Failure::failed("no_host", "the host of the directory ended, or does not begin")
-            .help("what it complains of is in .patchboard/host.log")),
+            .help("its errors are in .patchboard/host.log")),
         Some(code) => Err(start_failure(code, &report)),
     }
 }

@@ -95,7 +95,7 @@ fn who_is_asked_sees_what_would_not_be_seen() {
 }
 
 #[test]
-fn a_denial_is_told_to_the_worker_who_asks_again() {
+fn a_denial_is_reported_to_the_worker_who_asks_again() {
     let (sandbox, ran) = asked();
     let ran = ran.expect_exit(5).json();
     let denied = sandbox

@@ -197,7 +197,7 @@ fn a_blueprint_that_needs_a_word_waits_for_it_where_nobody_is_at_the_terminal() 
 }
 
 #[test]
-fn what_the_model_wrote_as_request_is_kept_and_the_command_that_goes_on_is_told() {
+fn what_the_model_wrote_as_request_is_kept_and_the_command_that_goes_on_is_reported() {
     let sandbox = Sandbox::new();
     let mut answer = blueprint();
     let question = format!("Do `owls` sleep? {} It's the end", "So? ".repeat(100));
@@ -274,7 +274,7 @@ fn a_file_is_run_with_documents_and_they_replace_nothing() {
 }
 
 #[test]
-fn what_cannot_be_written_is_told_before_anybody_is_asked() {
+fn what_cannot_be_written_is_reported_before_anybody_is_asked() {
     let sandbox = Sandbox::new();
     let model = saying(vec![with_input()]);
     sandbox.write("old.yaml", "mine");

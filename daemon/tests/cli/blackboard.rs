@@ -133,7 +133,7 @@ fn an_easy_question_takes_one_round_and_its_decider_ends_it() {
 }
 
 #[test]
-fn a_crowd_of_sixty_is_told_by_name_to_who_chooses() {
+fn a_crowd_of_sixty_is_reported_by_name_to_who_chooses() {
     let mut blueprint = scripted(TEXT, &[("control", &["{\"chosen agents\": [\"expert_1\", \"helper_50\"]}"])]);
     for number in 1..=50 {
         let mut helper = blueprint["workers"]["expert_1"].clone();

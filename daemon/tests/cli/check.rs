@@ -40,7 +40,7 @@ fn a_report_that_is_full_says_so() {
 }
 
 #[test]
-fn findings_are_told_as_one_json_value() {
+fn findings_are_reported_as_one_json_value() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", NOTES.replace("run: checker", "run: chekcer"));
     let found = sandbox.run(&["check", "notes.yaml", "bad.yaml", "--output", "json"]).expect_exit(2).json();
@@ -277,7 +277,7 @@ fn a_blueprint_cannot_reach_the_terminal_through_a_finding() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_with_exit_2() {
+fn a_wrong_command_line_is_reported_with_exit_2() {
     let sandbox = Sandbox::new();
     let ran = sandbox.run(&["check"]).expect_exit(2);
     assert!(ran.stderr.contains("Usage: patchboard check"), "{}", ran.stderr);

@@ -273,7 +273,7 @@ fn a_daemon_that_runs_is_seen_asked_and_kept_alone() {
 }
 
 #[test]
-fn a_board_that_was_interrupted_is_told_of() {
+fn a_board_that_was_interrupted_is_reported() {
     let sandbox = Sandbox::new();
     // The run waits for a model that never answers, and is killed.
     let endpoint = Endpoint::new(vec![ScriptedResponse::Hang]);

@@ -212,7 +212,7 @@ fn a_damaged_list_of_snapshots_is_no_reason_to_restore_a_backup() {
 }
 
 #[test]
-fn a_replay_that_differs_is_told_as_a_result() {
+fn a_replay_that_differs_is_reported_as_a_result() {
     let cut_off: fn(&Sandbox) = |sandbox| cut(sandbox, 9);
     let altered: fn(&Sandbox) = |sandbox| {
         let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");

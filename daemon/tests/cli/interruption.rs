@@ -229,7 +229,7 @@ done: {when: size(state.links) >= 15}
 "#;
 
 #[test]
-fn a_run_killed_again_and_again_loses_no_commit_it_told_of_and_makes_none_twice() {
+fn a_run_killed_again_and_again_loses_no_commit_that_it_reported_and_makes_none_twice() {
     let sandbox = Sandbox::new();
     sandbox.write("chain.yaml", CHAIN);
     let mut told = 0;

@@ -109,7 +109,7 @@ fn a_deep_or_a_long_line_is_a_rejection_and_the_next_one_is_read() {
 }
 
 #[test]
-fn a_line_beyond_all_bounds_is_skipped_and_told() {
+fn a_line_beyond_all_bounds_is_skipped_and_reported() {
     let sandbox = Sandbox::new();
     let mut input = vec![b'x'; 64 * 1024 * 1024 + 1];
     input.push(b'\n');
@@ -170,7 +170,7 @@ fn hashes_compare_between_runs() {
 }
 
 #[test]
-fn a_refused_blueprint_is_told_with_exit_2() {
+fn a_refused_blueprint_is_reported_with_exit_2() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", crate::sandbox::NOTES.replace("run: checker", "run: nobody"));
     let ran = sandbox.run_with(&["kernel", "bad.yaml", "--output", "json"], APPEND).expect_exit(2);
@@ -235,7 +235,7 @@ fn a_reader_that_goes_away_ends_it_quietly() {
 }
 
 #[test]
-fn a_line_that_is_no_proposal_is_told_what_is_wrong_with_it() {
+fn a_line_that_is_no_proposal_learns_what_is_wrong_with_it() {
     let lines = [
         (r#"{"worker":"writer"}"#, "not_a_patch", "", "patch and text are missing"),
         ("null", "not_a_patch", "", "this is null"),
@@ -261,7 +261,7 @@ fn a_line_that_is_no_proposal_is_told_what_is_wrong_with_it() {
 }
 
 #[test]
-fn a_line_that_is_no_text_is_told_where() {
+fn a_line_that_is_no_text_is_reported_with_its_place() {
     let sandbox = Sandbox::new();
     let answers = sandbox.run_with(&["kernel", "notes.yaml"], b"{\"worker\":\"\xff\"}\n").expect_exit(0).lines();
     let message = answers[0]["violations"][0]["message"].as_str().expect("a message is text");

@@ -123,7 +123,7 @@ fn a_key_is_printed_by_a_program_and_asked_for_again_when_it_is_refused() {
 }
 
 #[test]
-fn money_is_told_and_bounds_a_board_whose_models_have_prices() {
+fn money_is_reported_and_bounds_a_board_whose_models_have_prices() {
     let endpoint = Endpoint::new(vec![note()]);
     let config = |price: &str| format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n{price}\n", endpoint.url);
     let priced = "price = { input = 2.5, cached = 1.25, output = 10, currency = \"EUR\" }";

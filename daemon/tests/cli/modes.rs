@@ -42,7 +42,7 @@ fn sandbox() -> Sandbox {
 }
 
 #[test]
-fn a_blueprint_runs_in_every_mode_and_the_mode_is_told_and_kept() {
+fn a_blueprint_runs_in_every_mode_and_the_mode_is_reported_and_kept() {
     let Endpoint { url, .. } = &endpoint();
     for (arguments, mode, told) in [
         (&[][..], json!({"system": "patchboard"}), None),

@@ -198,7 +198,7 @@ fn whoever_opens_it_names_a_profile_and_every_evaluator_is_heard() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_told_and_nothing_begins() {
+fn what_cannot_be_meant_is_reported_and_nothing_begins() {
     let sandbox = changed(&[("draft.days > 3 || draft.price >= 50", "draft.days > 3 || prise >= 50")]);
     let ran = run(&sandbox, &json!({})).expect_exit(4);
     assert!(ran.stderr.contains("not_configured") && ran.stderr.contains("what is fast is dear"), "{}", ran.stderr);

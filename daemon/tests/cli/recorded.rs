@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::sandbox::{Sandbox, shipped};
 
 /// Printed only if recorded answers are left over.
-const NOTHING_LEFT: &str = "of the recording were not asked for";
+const NOTHING_LEFT: &str = "of the recording were not used";
 
 #[test]
 fn a_question_that_a_model_answered_on_the_blackboard() {

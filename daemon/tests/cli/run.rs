@@ -198,7 +198,7 @@ fn a_limit_stops_a_board_with_3() {
 }
 
 #[test]
-fn a_seat_that_cannot_be_filled_is_told_before_anything_happens() {
+fn a_seat_that_cannot_be_filled_is_reported_before_anything_happens() {
     let sandbox = Sandbox::new();
     sandbox.write("model.yaml", NOTES.replacen("agent: script", "agent: llm", 1).replace(SCRIPT_OF_WRITER, ""));
     let ran = sandbox.run(&["run", "model.yaml", "--request", REQUEST, "--output", "json"]).expect_exit(2);
@@ -293,7 +293,7 @@ fn a_board_that_goes_on_with_its_cassette_asks_only_for_what_it_has_not_had() {
     assert_eq!((&last["kind"], &last["worker"]), (&json!("invoked"), &json!("checker")));
     let ran = sandbox.run(&["resume", "last", "--cassette", "notes.cassette", "--output", "json"]).expect_exit(0);
     assert_eq!((&ran.json()["end"], &ran.json()["version"]), (&json!("done"), &json!(2)));
-    for word in ["WARN", "never asked for", "were not asked for"] {
+    for word in ["WARN", "never asked for", "were not used"] {
         assert!(!ran.stderr.contains(word), "{}", ran.stderr);
     }
 }
@@ -333,7 +333,7 @@ done: {when: has(state.report)}
     sandbox.write("join.yaml", text);
     let ran = sandbox.run(&["run", "join.yaml"]).expect_exit(4);
     assert!(
-        ran.stderr.contains("rule sum has woken nobody: its `when` does not hold")
+        ran.stderr.contains("rule sum has triggered no worker: its `when` does not hold")
             && ran.stderr.contains("nothing is left to do, and `done` does not hold: has(state.report)"),
         "{}\n{}",
         ran.stdout,
@@ -452,7 +452,7 @@ done: {when: size(state.list) > 0}
 }
 
 #[test]
-fn models_are_drawn_by_the_seed_that_is_given_and_told() {
+fn models_are_drawn_by_the_seed_that_is_given_and_reported() {
     let small = Endpoint::serving(|_| {
         ScriptedResponse::answer(r#"{"patch":[{"op":"add","path":"/list/-","value":"small"}]}"#, 10, 1)
     });
@@ -498,7 +498,7 @@ done: {when: size(state.list) == 2}
 }
 
 #[test]
-fn who_passes_is_told_of_by_its_words() {
+fn a_pass_is_reported_by_its_words() {
     let sandbox = Sandbox::new();
     let blueprint = r"
 blueprint: 1

@@ -244,12 +244,12 @@ fn a_manager_and_engineers_work_on_one_repository() {
     let (result, _) = told.split_once("\n\nboard ").expect("a result, and what the board came to");
     let verdict: Value = serde_json::from_str(result).expect("JSON");
     assert!(verdict["notes"].is_string(), "what `done` is about comes first: {told}");
-    who_edited_what_is_told(&sandbox, &log.stdout);
+    who_edited_what_is_reported(&sandbox, &log.stdout);
     edits_are_counted(&sandbox);
     what_an_edit_wrote_can_be_erased(&sandbox);
 }
 
-fn who_edited_what_is_told(sandbox: &Sandbox, log: &str) {
+fn who_edited_what_is_reported(sandbox: &Sandbox, log: &str) {
     let line = log.lines().find(|line| line.contains("total of all")).expect("the last edit of the file");
     assert!(line.contains("engineer_2 #") && line.contains("edits calc/text.py to version 3 “total of all”"), "{line}");
     assert!(!log.contains("(direct)") && log.contains(": external edits "), "{log}");

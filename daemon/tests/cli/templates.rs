@@ -75,7 +75,7 @@ fn nothing_is_written_over_and_templates_are_listed() {
         first.stdout
     );
     let again = sandbox.run(&["init", "here"]).expect_exit(2);
-    assert!(again.stderr.contains("is there already"), "{}", again.stderr);
+    assert!(again.stderr.contains("exists already"), "{}", again.stderr);
     let unknown = sandbox.run(&["init", "there", "--template", "map"]).expect_exit(2);
     assert!(unknown.stderr.contains("map-review"), "{}", unknown.stderr);
     let unscripted = sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic": "x"}"#]).expect_exit(0);

@@ -177,7 +177,7 @@ fn a_failed_call_is_an_error_with_its_code() {
 }
 
 #[test]
-fn nothing_is_exported_where_nobody_says_where_to_and_a_wrong_word_is_told() {
+fn nothing_is_exported_where_nobody_says_where_to_and_a_wrong_word_is_reported() {
     let (url, received) = collector();
     for variables in [
         &[][..],

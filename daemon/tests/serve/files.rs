@@ -289,7 +289,7 @@ async fn a_directory_that_lost_what_is_the_workspaces_own_is_opened_anew() {
     let twelve = json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1\n", "new_str": "return 12\n", "intent": "twelve"});
     office.does(&bob, "bob", twelve).await.expect_problem(409, "stale_target");
     let log = office.daemon.log();
-    assert_eq!(log.matches("it is opened anew").count(), 1, "{log}");
+    assert_eq!(log.matches("it is opened again").count(), 1, "{log}");
 }
 
 /// Returns the result of a seat's tool, and whether it is an error.

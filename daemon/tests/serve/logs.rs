@@ -123,5 +123,5 @@ async fn a_daemon_tells_what_becomes_of_boards_and_requests_only_when_asked() {
         .collect();
     assert_eq!(of_board, ["the board was made", "the board ended", "the board goes on"]);
     assert!(lines.iter().all(|line| line["message"] != "answered"), "requests are told with -v");
-    assert!(lines.iter().any(|line| line["message"] == "boards are taken up" && line["boards"] == 1));
+    assert!(lines.iter().any(|line| line["message"] == "boards are recovered" && line["boards"] == 1));
 }

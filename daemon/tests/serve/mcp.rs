@@ -280,7 +280,7 @@ rules: [{name: go, trigger: manual, run: ann}]
 ";
 
 #[tokio::test]
-async fn a_seat_is_told_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
+async fn a_seat_learns_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
     let mut daemon = Daemon::not_started(&["--require-tokens"]);
     let admin = daemon.token("admin");
     daemon.start();

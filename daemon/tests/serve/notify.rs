@@ -246,7 +246,7 @@ async fn a_refusal_is_reported_once_and_the_notice_comes_later() {
     while metric(&daemon, refused).await < 1.0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(daemon.log().matches("a notice is refused").count(), 1, "{}", daemon.log());
+    assert_eq!(daemon.log().matches("a notice is rejected").count(), 1, "{}", daemon.log());
     daemon.kill();
     receiver.answers(200);
     daemon.start();
@@ -558,7 +558,7 @@ fn a_webhook_behind_tls_is_trusted_by_its_certificate() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_model_that_needs_an_operator_is_told_as_unavailable_until_it_answers() {
+async fn a_model_that_needs_an_operator_is_reported_as_unavailable_until_it_answers() {
     let is_mended = Arc::new(AtomicBool::new(false));
     let endpoint = {
         let is_mended = Arc::clone(&is_mended);

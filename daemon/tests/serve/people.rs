@@ -78,7 +78,7 @@ pub(crate) async fn lost(daemon: &Daemon) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn a_worker_is_told_what_it_has_asked_through_a_kill() {
+async fn a_worker_learns_what_it_has_asked_through_a_kill() {
     let mut daemon = Daemon::new();
     let (board, question) = lost(&daemon).await;
     assert_eq!(question["clarify"]["question"], "How far?");

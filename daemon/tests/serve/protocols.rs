@@ -241,7 +241,7 @@ async fn seen(daemon: &Daemon, token: &str, path: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn who_sits_in_a_seat_is_told_how_a_negotiation_stands() {
+async fn a_seat_gets_the_state_of_a_negotiation() {
     let of_negotiation = |daemon: &Daemon| (daemon.shipped("negotiation.yaml", &[]), json!({"topic": "steel"}));
     let (daemon, board, admin) = guarded(of_negotiation).await;
     let buyer = daemon.token(&format!("seat:{board}/buyer"));
@@ -258,7 +258,7 @@ async fn who_sits_in_a_seat_is_told_how_a_negotiation_stands() {
 }
 
 #[tokio::test]
-async fn who_sits_in_a_seat_is_told_how_a_workflow_stands() {
+async fn a_seat_gets_the_state_of_a_workflow() {
     let of_workflow = |_: &Daemon| {
         let output = json!([{"op": "add", "path": "/workflow/nodes/a/output", "value": {}}]);
         let workers = json!({

@@ -73,10 +73,10 @@ async fn what_can_change_changes_and_what_cannot_is_said() {
     assert_eq!((answered.status.as_u16(), allowed(&answered)), (403, None));
     assert_eq!(walk().await, (1, 1), "the model of the new configuration is asked");
     let log = daemon.log();
-    for fixed in ["[serve.limits] head_bytes stays as it is", "[workspaces] stays as it is"] {
+    for fixed in ["[serve.limits] head_bytes keeps its value", "[workspaces] keeps its value"] {
         assert!(log.contains(fixed), "{fixed:?} is not in {log}");
     }
-    assert!(!log.contains("require_tokens stays") && !log.contains("listen stays"), "{log}");
+    assert!(!log.contains("require_tokens keeps") && !log.contains("listen keeps"), "{log}");
     let mut answered = 0;
     while daemon.get("/v1/boards").await.status != 429 {
         answered += 1;

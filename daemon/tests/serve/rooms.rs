@@ -210,7 +210,7 @@ rules:
 }
 
 #[tokio::test]
-async fn who_may_not_read_the_decisions_is_told_none_of_them() {
+async fn a_worker_that_may_not_read_the_decisions_gets_none_of_them() {
     let room = Room::open().await;
     let seat = |worker: &str| room.daemon.token(&format!("seat:{}/{worker}", room.board));
     let (risk, author) = (seat("risk"), &room.author);

@@ -236,7 +236,7 @@ fn agents_share_a_directory_and_hear_of_each_other() {
 }
 
 #[test]
-fn a_client_that_shows_less_of_a_result_is_told_less_and_has_read_no_more() {
+fn a_client_that_shows_less_of_a_result_gets_less_and_has_read_no_more() {
     let directory = directory();
     let text: String = (1..=400).map(|at| format!("line {at}\n")).collect();
     std::fs::write(directory.path().join("a.py"), text).expect("a file");
@@ -278,7 +278,7 @@ fn many_that_come_at_once_are_at_one_board() {
 }
 
 #[test]
-fn names_are_told_apart_and_what_is_said_in_one_is_kept_by_the_next_host() {
+fn names_are_distinguished_and_what_is_said_in_one_is_kept_by_the_next_host() {
     let directory = directory();
     let path = directory.path();
     let named = ["--name", "ada"];

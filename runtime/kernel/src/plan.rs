@@ -49,7 +49,7 @@ pub struct Plan {
     /// The workers and their contracts.
     pub workers: BTreeMap<WorkerName, Arc<WorkerPlan>>,
     /// Workers that occupy no concurrency slot of the board.
-    pub exempt: BTreeSet<WorkerName>,
+    pub unmetered: BTreeSet<WorkerName>,
     /// The rules, in the blueprint's order.
     pub rules: Vec<Rule>,
     /// The invariants, in the blueprint's order.
@@ -281,8 +281,8 @@ impl Plan {
                 let members = delay.except_waits_of.iter().flat_map(|group| blueprint.group(group));
                 Delay { length: lasts, except_waits_of: members.cloned().collect() }
             });
-            let (name, urgent, binds) = (rule.name.clone(), rule.urgent, binds(rule, paths)?);
-            rules.push(Rule { name, workers, selector, trigger: wakes_on, binds, when, urgent, delay });
+            let (name, priority, binds) = (rule.name.clone(), rule.priority(), binds(rule, paths)?);
+            rules.push(Rule { name, workers, selector, trigger: wakes_on, binds, when, priority, delay });
         }
         let mut invariants = Vec::with_capacity(blueprint.invariants.len());
         for invariant in &blueprint.invariants {
@@ -296,8 +296,8 @@ impl Plan {
         }
         let done = blueprint.done.as_ref().map(|done| expressions.compile(&done.when, ExpressionOwner::Done));
         let done = done.transpose().map_err(|error| format!("done: {error}"))?;
-        let is_exempt = |(_, worker): &(_, &Worker)| worker.limits.exempt;
-        let exempt = blueprint.workers.iter().filter(is_exempt).map(|(name, _)| name.clone()).collect();
+        let is_unmetered = |(_, worker): &(_, &Worker)| worker.limits.is_unmetered();
+        let unmetered = blueprint.workers.iter().filter(is_unmetered).map(|(name, _)| name.clone()).collect();
         let mut backlog = BTreeMap::new();
         for (name, Backlog { at, max }) in &blueprint.backlog {
             let at = PointerBuf::parse(at).map_err(|error| format!("backlog.{name}: {error}"))?;
@@ -310,7 +310,7 @@ impl Plan {
             request,
             signals,
             backlog,
-            exempt,
+            unmetered,
             workers: worker_plans,
             rules,
             invariants,

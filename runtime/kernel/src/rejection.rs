@@ -238,7 +238,7 @@ pub struct ConflictingChange {
 
 impl Violation {
     /// Returns the message, with the author of a conflicting change, if known.
-    pub fn told(&self) -> Cow<'_, str> {
+    pub fn message_with_author(&self) -> Cow<'_, str> {
         match &self.stale {
             Some(stale) => format!("{} (by {})", self.message, stale.changed_by).into(),
             None => Cow::Borrowed(&self.message),

@@ -1,6 +1,6 @@
 //! Queued and open invocations of a board (SPEC section 6).
 //!
-//! [`Scheduler`] keeps the queue (first in, first out, invocations of urgent rules ahead of the rest) and the open
+//! [`Scheduler`] keeps the queue (first in, first out, invocations with high priority ahead of the rest) and the open
 //! invocations. It changes only with records: the board records an activation ([`crate::rules`]) as `scheduled`, then
 //! applies it here.
 
@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use crate::blueprint::Priority;
 use crate::breaker::Branch;
 use crate::id::{InvocationId, RuleName, Timestamp, WorkerName};
 use crate::mutants::{self, Mutant};
@@ -145,7 +146,7 @@ impl Scheduler {
             *waiting <= limits.concurrency as usize
         };
         let (is_calling_full, is_full) = (self.is_calling_full(limits), self.is_full(limits));
-        let is_free = |worker: &WorkerName, full: bool| !full || limits.exempt.contains(worker);
+        let is_free = |worker: &WorkerName, full: bool| !full || limits.unmetered.contains(worker);
         let again = self.open.values().filter(|open| {
             let worker = &open.queued.branch.worker;
             needs_admission(open, eligible)
@@ -182,7 +183,7 @@ impl Scheduler {
     }
 
     /// Returns the next dispatch that needs no admission: due retries, then the first queued invocation with an
-    /// admitted branch. Counted calls stay within `concurrency`; exempt workers are not limited by it. Skips
+    /// admitted branch. Counted calls stay within `concurrency`; unmetered workers are not limited by it. Skips
     /// invocations that wait for a reservation.
     pub fn next(&self, limits: &Slots<'_>, eligible: &DispatchConditions<'_>) -> Option<NextAttempt> {
         let is_calling_full = self.is_calling_full(limits);
@@ -194,12 +195,12 @@ impl Scheduler {
             return Some(NextAttempt { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
         }
         let is_full = self.is_full(limits);
-        if is_full && limits.exempt.is_empty() {
+        if is_full && limits.unmetered.is_empty() {
             return None;
         }
         let may_begin = |branch: &Branch| {
             !(eligible.is_gated)(&branch.worker)
-                && (!is_full || limits.exempt.contains(&branch.worker))
+                && (!is_full || limits.unmetered.contains(&branch.worker))
                 && (eligible.admits)(branch)
         };
         let mut admitted = self.queue.iter().filter(|queued| may_begin(&queued.branch));
@@ -296,13 +297,13 @@ impl Scheduler {
         }
     }
 
-    /// Queues an invocation: at the end, or ahead of those that are not urgent.
+    /// Queues an invocation: at the end, or with high priority ahead of those with normal priority.
     fn insert_by_priority(&mut self, plan: &Plan, queued: QueuedInvocation) {
-        let is_urgent = |queued: &QueuedInvocation| {
+        let is_high = |queued: &QueuedInvocation| {
             let rule = queued.branch.rule.as_ref();
-            rule.is_some_and(|name| plan.rules.iter().any(|rule| rule.urgent && rule.name == *name))
+            rule.is_some_and(|name| plan.rules.iter().any(|rule| rule.priority == Priority::High && rule.name == *name))
         };
-        let before = if is_urgent(&queued) { self.queue.iter().position(|waiting| !is_urgent(waiting)) } else { None };
+        let before = if is_high(&queued) { self.queue.iter().position(|waiting| !is_high(waiting)) } else { None };
         self.queue.insert(before.unwrap_or(self.queue.len()), queued);
     }
 
@@ -351,21 +352,24 @@ fn needs_admission(open: &OpenInvocation, eligible: &DispatchConditions<'_>) -> 
     (eligible.is_gated)(&open.queued.branch.worker) || open.waits_for_provider()
 }
 
-/// Concurrency slots of a board, and the workers exempt from them.
+/// Concurrency slots of a board, and the workers that occupy none.
 pub struct Slots<'a> {
     concurrency: u32,
-    exempt: &'a BTreeSet<WorkerName>,
+    unmetered: &'a BTreeSet<WorkerName>,
 }
 
 impl<'a> Slots<'a> {
-    /// Limits the board to `concurrency` calls; calls of `exempt` workers are not counted.
-    pub fn new(concurrency: u32, exempt: &'a BTreeSet<WorkerName>) -> Self {
+    /// Limits the board to `concurrency` calls; calls of `unmetered` workers are not counted.
+    pub fn new(concurrency: u32, unmetered: &'a BTreeSet<WorkerName>) -> Self {
         let planted = u32::from(mutants::is_active(Mutant::ExceedConcurrency));
-        Self { concurrency: concurrency + planted - u32::from(mutants::is_active(Mutant::UnderuseConcurrency)), exempt }
+        Self {
+            concurrency: concurrency + planted - u32::from(mutants::is_active(Mutant::UnderuseConcurrency)),
+            unmetered,
+        }
     }
 
     fn counts(&self, open: &OpenInvocation) -> bool {
-        !self.exempt.contains(&open.queued.branch.worker)
+        !self.unmetered.contains(&open.queued.branch.worker)
     }
 }
 

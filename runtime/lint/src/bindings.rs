@@ -40,7 +40,7 @@ impl Linter<'_> {
                             format!("Say where the signal carries it: `bind: {{{name}: /{name}}}`.")
                         }
                         _ => format!(
-                            "Such a trigger binds nothing: wake `{worker}` by a change, like `{{op: add, path: \
+                            "Such a trigger binds nothing: trigger `{worker}` by a change, like `{{op: add, path: \
                              /…/{{{name}}}}}`, or give the work to a worker whose paths have no names."
                         ),
                     };
@@ -53,7 +53,7 @@ impl Linter<'_> {
                 && let Some(name) = needed.get(worker).and_then(|names| names.first())
             {
                 let message = format!("`{worker}` needs `{{{name}}}`, and a breaker binds nothing");
-                let help = "Wake a worker whose paths have no names.";
+                let help = "Name a worker without names in its paths.";
                 self.report("unbound_name", &format!("/circuit/{kind}/then/wake"), message, help);
             }
         }
@@ -87,7 +87,7 @@ impl Linter<'_> {
                             others.find(|(_, holder)| self.is_array(&holder.to_string()) || self.is_given_array(holder))
                         {
                             let message = format!(
-                                "`{{{name}}}` is an index of `{array}`, to which workers append in any order, and stands here for one of `{other}`"
+                                "`{{{name}}}` is an index of `{array}`, to which workers append in any order, and is used here as an index of `{other}`"
                             );
                             found.push((pointer.clone(), message));
                         }
@@ -97,7 +97,7 @@ impl Linter<'_> {
         }
         found.dedup();
         for (pointer, message) in found {
-            let help = "Collect in an object under the names of the other: a worker that is woken by `/others/{name}` writes to `/notes/{name}`.";
+            let help = "Collect in an object under the names of the other: a worker that is triggered by `/others/{name}` writes to `/notes/{name}`.";
             self.report("foreign_index", &pointer, message, help);
         }
     }

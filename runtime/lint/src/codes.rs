@@ -26,21 +26,22 @@ macro_rules! finding_codes {
 pub const CODES: &[FindingCode] = finding_codes! {
     // Reading the file.
     "yaml_syntax" Error "The text is not YAML or JSON, or uses a part of YAML that readers disagree on."
-    "duplicate_key" Error "A mapping has the same key twice."
+    "duplicate_key" Error "A mapping has the same key twice, or a key beside its former name."
     "too_large" Error "The file is too long, too deeply nested, or its aliases copy too much."
     "too_costly" Error "The blueprint has so many schemas, paths and grants that to check it takes too long."
     "fragment_unreadable" Error "A fragment named in `use` cannot be read."
-    "bad_fragment" Error "A fragment says something only the including blueprint may say."
+    "bad_fragment" Error "A fragment has a member that only the including blueprint may have."
     "fragment_clash" Error "A fragment brings a name that is there already."
     "fragment_cycle" Error "A fragment includes itself."
     "fragment_limit" Error "There are too many fragments, or they are nested too deeply."
-    "unresolved_fragment" Error "What `use`, `departments` or `workflow` says was not included."
+    "unresolved_fragment" Error "A file of `use`, `departments` or `workflow` was not included."
     // The schema of blueprints.
     "unknown_field" Error "A key that blueprints do not have."
     "missing_field" Error "A key that must be there is not."
     "bad_type" Error "A value of another type than the field has."
     "bad_value" Error "A value that the field does not allow."
-    "newer_format" Error "Something that the blueprint's format does not have, and a later one has."
+    "newer_format" Error "A member that a later format has, and the blueprint's format does not."
+    "renamed_field" Warning "A key that the blueprint's format has under a new name; the old one stays valid."
     "infinite_budget" Error "A budget or limit that is absent, zero or unlimited."
     "bad_rule" Error "A trigger of none of the known forms, or one that brings no name where the rule looks for it."
     // Names.
@@ -50,16 +51,16 @@ pub const CODES: &[FindingCode] = finding_codes! {
     "unknown_model" Error "A worker names a model that `models` does not list."
     "duplicate_name" Error "Two rules, or two invariants, have one name."
     "reserved_name" Error "A name of the document that belongs to the system."
-    "unavailable_agent" Error "A kind of agent that this version cannot seat."
+    "unavailable_agent" Error "A kind of agent that this version does not have."
     "bad_schedule" Error "A schedule that is no cron pattern of five fields, or has no time."
     "bad_command" Error "A worker's program or script does not fit its agent."
-    "bad_files" Error "What is said of the files of a workspace cannot be used."
-    "bad_board" Error "What is said of a board inside a board cannot be used."
-    "undeclared_key" Error "Something crosses the border of a board inside a board that is not declared on both sides."
+    "bad_files" Error "The configuration of workspace files cannot be used."
+    "bad_board" Error "The configuration of a nested board cannot be used."
+    "undeclared_key" Error "An input or output of a nested board that is not declared on both sides."
     "mismatched_type" Error
-        "A value that a board inside a board is given may be of a type that its request does not take."
+        "An input of a nested board may be of a type that its request does not take."
     "indistinct_worker" Warning "Two of a group, of which one is chosen by name, are described in the same words."
-    "unused_board" Warning "A board inside a board that no worker is."
+    "unused_board" Warning "A nested board that no worker uses."
     "no_worktree" Warning "A worker edits the directory itself, unchecked, while others have working trees."
     // The document.
     "bad_schema" Error "A JSON Schema that cannot be used."
@@ -74,10 +75,10 @@ pub const CODES: &[FindingCode] = finding_codes! {
     "decided_together" Warning "Comparisons of one value that never hold together, or of which one always holds."
     "never_read" Warning "A rule waits for another one whose results nothing reads."
     "nothing_left" Warning
-        "A rule wakes a worker again, for its own writes or for each of many elements, when it can write nothing more."
+        "A rule triggers a worker again, for its own writes or for each of many elements, when it can write nothing more."
     "whole_division" Warning "A division of whole numbers, whose result is cut off to one."
     "unknown_keyword" Warning "A JSON Schema has a keyword that no draft knows, or requires a misspelt name."
-    "void_keyword" Warning "A JSON Schema has a keyword that says nothing of the type that it names."
+    "void_keyword" Warning "A JSON Schema has a keyword without effect on the type that it names."
     "impossible_schema" Warning "No value satisfies a JSON Schema."
     "costly_schema" Warning "Every write below a place makes validation go through a collection without a bound."
     "costly_shift" Warning "A grant lets elements come or go in the middle of an array without a bound."
@@ -93,23 +94,23 @@ pub const CODES: &[FindingCode] = finding_codes! {
          another lets it read or write without."
     "undeclared_name" Warning "A path has a name that `properties` does not declare, in an object that takes others."
     "wide_grant" Warning "A write grant on every place."
-    "writes_request" Warning "A write grant that reaches what the user asked for."
+    "writes_request" Warning "A write grant that reaches the user's request."
     "script_refused" Warning
         "A script answers with what its worker's grants or the schema refuse, or with a name that nothing binds."
     "unusable_grant" Warning
-        "A write grant that cannot be used: to add what is there from the beginning on, or below a place that nobody \
-         may add."
+        "A write grant that cannot be used: to add a value that exists from the beginning, or below a place that no \
+         worker may add."
     "value_never_fits" Warning "A `value` of a write grant that the schema allows nowhere there."
     "not_a_beginning" Error "A write grant's condition is of a place that is no beginning of the grant's path."
     "index_grant" Error "A path by index into an array whose elements may move."
-    "foreign_index" Warning "A name that is bound to an index of one array stands for an index of another."
-    "unbound_name" Error "A name in a path that what wakes the worker does not bind."
+    "foreign_index" Warning "A name that is bound to an index of one array is used as an index of another."
+    "unbound_name" Error "A name in a path that the worker's trigger does not bind."
     "literal_name" Warning "A name in braces that is read as an ordinary name: in format 1, or as a part of a token."
     "budget_too_small" Error "A view budget below what must always be shown."
     "view_shortage" Warning "A worker may read more of a request than its view has room for (`check --request`)."
     // The flow.
     "dependency_cycle" Error "Rules that wait for each other."
-    "done_at_start" Warning "The condition of `done` holds at the beginning, so no worker is ever woken."
+    "done_at_start" Warning "The condition of `done` holds at the beginning, so no worker is ever triggered."
     "no_start" Warning "Nothing can start the board."
     "limit_too_low" Warning
         "A limit that does not suffice for what the board begins with, with this request, and for what follows from it \
@@ -119,18 +120,18 @@ pub const CODES: &[FindingCode] = finding_codes! {
     "early_join" Warning "A join's worker reads what a rule may still be writing that the join does not wait for."
     "unguarded_old" Warning "An invariant that cannot be evaluated for an instance that is new."
     "stale_storm" Warning
-        "A rule wakes a worker for each element, and each call reads what the others write: side by side they are \
-         refused."
+        "A rule triggers a worker for each element, and each call reads what the others write: concurrent calls are \
+         rejected."
     "loop_without_progress" Warning
-        "Rules that may wake each other for ever by overwriting, or that fire whenever they rest."
-    "trigger_unreadable" Warning "A rule wakes a worker that may not read what woke it."
-    "idle_worker" Warning "A worker that nothing wakes."
-    "no_done" Warning "Nothing, or nothing that can hold, says when the task is finished."
+        "Rules that may trigger each other for ever by overwriting, or that fire whenever they rest."
+    "trigger_unreadable" Warning "A rule triggers a worker that may not read the changed value."
+    "idle_worker" Warning "A worker that no rule triggers."
+    "no_done" Warning "There is no `done`, or none that can hold."
     // The fields.
     "second_writer" Error "A field has two writers, and the blueprint says `writers: one`."
     "two_writers" Warning "Two workers may overwrite one field."
-    "never_written" Warning "A field that is not there at first and that nobody can write."
-    "read_never_written" Warning "A path that is read, not there at first, and that nobody can write."
+    "never_written" Warning "A field that is never initialised and that no worker can write."
+    "read_never_written" Warning "A path that is read, never initialised, and that no worker can write."
     "default_model" Warning "A language model names no model, and `models` has no `default`."
     "unused_model" Warning "A worker that is no language model names a model."
 };

@@ -45,11 +45,11 @@ impl Linter<'_> {
         }
         for member in expression.expr.members_of_numbers() {
             let message = format!("`{member}`: a number has no members");
-            let help = "A name with `-` stands in brackets: `state.tickets[\"T-1\"].class`.".to_owned();
+            let help = "Put a name with `-` in brackets: `state.tickets[\"T-1\"].class`.".to_owned();
             found.push(("unknown_member", message, help, Some(member)));
         }
         for constant in expression.expr.constant_truths() {
-            let message = format!("{constant} stands where true or false is expected, and is neither");
+            let message = format!("{constant} is neither true nor false, one of which is expected here");
             let help = "Compare each: `value == \"a\" || value == \"b\"`, or `value in [\"a\", \"b\"]`.".to_owned();
             found.push(("never_true", message, help, Some(constant)));
         }
@@ -184,8 +184,8 @@ impl Linter<'_> {
         if !is_woken || self.blueprint.triggered_workers(&rule.run).into_iter().any(|woken| woken.as_str() == name) {
             return None;
         }
-        let message = format!("`worker` is who is woken, and `{}` never wakes `{name}`{outcome}", rule.name);
-        Some((message, "Write `event.worker` for who made the change.".to_owned()))
+        let message = format!("`worker` is the triggered worker, and `{}` never triggers `{name}`{outcome}", rule.name);
+        Some((message, "Write `event.worker` for the author of the change.".to_owned()))
     }
 
     /// Returns true if every operand of comparisons by `<` that are joined by `||` has one type that they can compare.

@@ -130,7 +130,7 @@ impl Linter<'_> {
                 let help = if nulls.is_empty() {
                     "Change the condition, or remove the rule."
                 } else {
-                    "Only what a change or a signal woke has an event with a value, and only a change has a patch; ask \
+                    "Only a rule on a change or a signal has an event with a value, and only a change has a patch; ask \
                      the state instead."
                 };
                 self.report("never_fires", &expression.pointer, message, help);
@@ -222,7 +222,7 @@ impl Linter<'_> {
         }
         if is_null(owner, look.variable) {
             let Some(LookupStep::Member(name)) = look.steps.first() else { return None };
-            let help = "Only what a change or a signal woke has a value, and only a change has a patch.".to_owned();
+            let help = "Only a rule on a change or a signal has a value, and only a change has a patch.".to_owned();
             return Some((name.clone(), format!("`{}` is null here and has no `{name}`", look.variable), help));
         }
         match (look.variable, owner) {

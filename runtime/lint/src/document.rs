@@ -17,7 +17,7 @@ use patchboard_kernel::schema::{Location, Schema};
 use patchboard_kernel::{invariant, json};
 
 pub(super) const FIX_SCHEMA_HELP: &str =
-    "Mend the schema; the dialect is JSON Schema 2020-12, and `$ref` stays inside its document.";
+    "Fix the schema; the dialect is JSON Schema 2020-12, and `$ref` stays inside its document.";
 
 /// Maximum listed violations of the initial state.
 const VIOLATIONS_MAX: usize = 20;

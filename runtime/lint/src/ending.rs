@@ -28,7 +28,7 @@ impl Linter<'_> {
             let message = "`done` looks at nothing of the document, so no commit can make it hold";
             self.report("no_done", "/done/when", message, NAME_THE_END);
         } else if holds_at_start(done, &self.blueprint.state.initial) && self.blueprint.rules.iter().any(begins) {
-            let message = "`done` holds at the beginning: the board ends before any worker is woken";
+            let message = "`done` holds at the beginning: the board ends before any worker is triggered";
             self.report("done_at_start", "/done/when", message, ASK_FOR_MORE);
         }
     }

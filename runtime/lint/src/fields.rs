@@ -93,7 +93,8 @@ impl Linter<'_> {
                     self.may_create(write, &read.pattern) || read.pattern.lies_above(&write.pattern)
                 };
                 if !there && !self.writes().any(|(_, write)| comes(write)) {
-                    let message = format!("`{name}` reads `{text}`, which is not there at first and nobody can write");
+                    let message =
+                        format!("`{name}` reads `{text}`, which is never initialised and no worker can write");
                     let help = "Put it into `state.initial`, grant a worker to write it, or do not read it.";
                     self.report("read_never_written", &read.pointer, message, help);
                     patterns.push(read.pattern.clone());
@@ -140,11 +141,11 @@ impl Linter<'_> {
                 let (may, help) = match is_replaced {
                     true => ("may only be replaced", "Grant `add`, or put it into `state.initial`."),
                     false => (
-                        "nobody can write it",
+                        "no worker can write it",
                         "Grant a worker to write it, put it into `state.initial`, or remove it from the schema.",
                     ),
                 };
-                let message = format!("`{place}` is not there at first and {may}");
+                let message = format!("`{place}` is never initialised and {may}");
                 self.report("never_written", &format!("/state/schema{schema}"), message, help);
                 self.point_at_key();
                 missing.push(pattern);

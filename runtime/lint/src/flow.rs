@@ -118,7 +118,7 @@ impl<'a> Linter<'a> {
         for cycle in cycles(&edges) {
             let steps: Vec<String> =
                 cycle.iter().map(|rule| format!("`{}` runs `{}`", rules[*rule].name, rules[*rule].run)).collect();
-            let message = format!("these rules may wake each other for ever by overwriting: {}", steps.join(", "));
+            let message = format!("these rules may trigger each other for ever by overwriting: {}", steps.join(", "));
             let help = "Give one a condition (`when`) that ends it, or a worker its own `limits.invocations`.";
             self.report("loop_without_progress", &format!("/rules/{}", cycle[0]), message, help);
         }
@@ -191,7 +191,7 @@ impl<'a> Linter<'a> {
             if let Some(worker) =
                 self.blueprint.triggered_workers(&rule.run).into_iter().find(is_blind).filter(|_| !is_its_name)
             {
-                let message = format!("`{worker}` is woken by `{path}` but may not read it");
+                let message = format!("`{worker}` is triggered by `{path}` but may not read it");
                 let help = format!("Add `{path}` to its `reads`, or it will not see what happened.");
                 let pointer = format!("/rules/{number}/trigger/{}", rule.trigger.word());
                 self.report("trigger_unreadable", &pointer, message, help);
@@ -245,7 +245,7 @@ impl<'a> Linter<'a> {
         for name in blueprint.workers.keys().filter(|name| !woken.contains(name)) {
             let pointer = child("/workers", name.as_str());
             let help = format!("Add a rule with `run: {name}`, or remove the worker.");
-            self.report("idle_worker", &pointer, format!("nothing ever wakes `{name}`"), help);
+            self.report("idle_worker", &pointer, format!("no rule ever triggers `{name}`"), help);
             self.point_at_key();
         }
     }

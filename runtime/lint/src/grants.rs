@@ -38,7 +38,7 @@ impl Linter<'_> {
                 }
                 if let Some(above) = self.missing_above(write) {
                     let message =
-                        format!("`{name}` may write `{path}`, and nothing is at `{above}`, which nobody may add");
+                        format!("`{name}` may write `{path}`, and nothing is at `{above}`, which no worker may add");
                     let help = format!("Grant a worker to add `{above}`, or put it into `state.initial`.");
                     self.report("unusable_grant", &pointer, message, help);
                 }

@@ -41,7 +41,7 @@ pub fn check_with_request(
     let board = create_board(blueprint, request)?;
     let mut findings = budgets(source, &board, "");
     if board.ended().is_some_and(|ended| ended.cause == Cause::Done) && board.blueprint().rules.iter().any(begins) {
-        let message = "with this request, `done` holds at the beginning: the board ends before any worker is woken";
+        let message = "with this request, `done` holds at the beginning: the board ends before any worker is triggered";
         findings.push(Diagnostic::at(source, "done_at_start", "/done/when", message, ending::ASK_FOR_MORE));
         return Ok(findings);
     }
@@ -144,9 +144,9 @@ fn beyond_limits(source: &Source, board: &Board) -> Vec<Diagnostic> {
         let allowed = limits.map_or(u64::MAX, |limits| limits.invocations.into());
         if had <= allowed && count > allowed {
             let message = format!(
-                "with this request, `{worker}` is woken {count} times{if_written}, and its `limits.invocations` allow {allowed}"
+                "with this request, `{worker}` is triggered {count} times{if_written}, and its `limits.invocations` allow {allowed}"
             );
-            let help = format!("Raise `limits.invocations` of `{worker}`, and of all whom its work wakes.");
+            let help = format!("Raise `limits.invocations` of `{worker}`, and of all workers that its work triggers.");
             findings.push(Diagnostic::at(source, "limit_too_low", &format!("/workers/{worker}"), message, help));
         }
     };

@@ -23,7 +23,7 @@ impl<'a> Linter<'a> {
                 let woken = self.blueprint.triggered_workers(&other.run).len();
                 match (place.is_some_and(|place| !place.is_place()), &other.run) {
                     (true, _) => Some("fires for every place that matches".to_owned()),
-                    (false, Run::Group(_)) if woken > 1 => Some(format!("wakes {woken} workers")),
+                    (false, Run::Group(_)) if woken > 1 => Some(format!("triggers {woken} workers")),
                     _ => None,
                 }
             };

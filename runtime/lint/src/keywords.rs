@@ -93,7 +93,7 @@ impl Linter<'_> {
             self.undeclared_names(&pointer, members);
             self.void_keywords(&pointer, members);
             if let Some((keyword, message)) = impossible(schema) {
-                let help = "Mend it: nothing can be written there.";
+                let help = "Fix it: no value can be written there.";
                 self.report("impossible_schema", &child(&pointer, keyword), message, help);
                 self.point_at_key();
             }

@@ -278,6 +278,7 @@ impl<'a> Linter<'a> {
         self.dependencies();
         self.one_writer();
         self.format();
+        self.renamed();
         // A misspelt name makes other items look unused or unwritten, so warnings wait until the errors are fixed.
         if !self.findings.get_mut().iter().any(|finding| finding.severity == Severity::Error) {
             self.keywords();

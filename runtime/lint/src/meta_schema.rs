@@ -82,18 +82,10 @@ impl MetaSchema {
         };
         let name = self.display(pointer);
         if is_trigger(pointer) {
-            return find(
-                "bad_rule",
-                format!("{name} has none of the forms of a trigger: {}", short(found)),
-                TRIGGERS.into(),
-            );
+            return find("bad_rule", format!("{name} is no known trigger: {}", short(found)), TRIGGERS.into());
         }
         if is_delay(pointer) {
-            return find(
-                "bad_rule",
-                format!("{name} has none of the forms of a delay: {}", short(found)),
-                DELAYS.into(),
-            );
+            return find("bad_rule", format!("{name} is no known delay: {}", short(found)), DELAYS.into());
         }
         if is_budget(pointer) && is_unlimited(found) {
             let message = format!("{name} is {}, which is no limit", short(found));

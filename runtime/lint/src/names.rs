@@ -68,7 +68,7 @@ impl Linter<'_> {
                 self.report("unavailable_agent", &format!("{at}/agent"), message, help);
             } else if worker.agent == AgentKind::Human && self.is_woken(name) {
                 let message = "this version can ask a person to agree, not to work";
-                let help = "Let rules wake others, and name the person in `approval:` of a write grant.";
+                let help = "Let rules trigger other workers, and name the person in `approval:` of a write grant.";
                 self.report("unavailable_agent", &format!("{at}/agent"), message, help);
             }
             if let Some(model) = &worker.model {
@@ -108,7 +108,7 @@ impl Linter<'_> {
             if let Some(clarify) = &worker.clarify {
                 self.person(&clarify.by, &format!("{at}/clarify/by"));
                 if matches!(worker.agent, AgentKind::Human) {
-                    let message = "a person is asked, and asks nobody";
+                    let message = "a human worker cannot ask a person";
                     self.report("bad_value", &format!("{at}/clarify"), message, "Remove it.");
                 }
             }
@@ -197,7 +197,7 @@ impl Linter<'_> {
     fn groups(&self) {
         for group in self.blueprint.misdefined_groups() {
             let name = definition_name(group);
-            let message = format!("`{name}` is defined by who is in the group `{group}`");
+            let message = format!("`{name}` is defined by the members of the group `{group}`");
             let help = "Remove it: what refers to it finds the names of the group's workers, and their descriptions.";
             self.report("reserved_name", &child("/state/schema/$defs", &name), message, help);
             self.point_at_key();
@@ -225,9 +225,8 @@ impl Linter<'_> {
                     first.insert(words, name);
                     continue;
                 };
-                let message = format!(
-                    "`{name}` is described in the words of `{other}`, so whoever chooses cannot tell them apart"
-                );
+                let message =
+                    format!("`{name}` is described in the words of `{other}`, so a choice cannot distinguish the two");
                 let at = format!("{}/description", child("/workers", name.as_str()));
                 self.report("indistinct_worker", &at, message, "Say what this one does that the other does not.");
             }
@@ -240,12 +239,12 @@ impl Linter<'_> {
             Run::Worker(worker) => return self.declared(worker, pointer),
             Run::Group(group) | Run::Member { group, .. } => group,
         };
-        self.has_members(group, &format!("{pointer}/group"), "Give the workers that it is to wake a `group`.");
+        self.has_members(group, &format!("{pointer}/group"), "Give the workers that it triggers a `group`.");
         let Run::Member { at, .. } = &rule.run else { return };
         let pointer = format!("{pointer}/at");
         if !rule.trigger.brings_a_value() {
-            let message = format!("`{}` is woken by nothing that a name could stand in", rule.name);
-            let help = "Leave out `at` to wake all of the group, or let the rule wait for {op, path} or {signal}.";
+            let message = format!("`{}` has no trigger with a value that could contain a name", rule.name);
+            let help = "Leave out `at` to trigger the whole group, or let the rule wait for {op, path} or {signal}.";
             self.report("bad_rule", &pointer, message, help);
         } else if let Err(error) = PointerBuf::parse(at.as_str()) {
             let help =
@@ -281,7 +280,7 @@ impl Linter<'_> {
             }
             DelayLength::For(_) => {}
             DelayLength::At(_) if !rule.trigger.brings_a_value() => {
-                let message = format!("`{}` is woken by nothing that a time could stand in", rule.name);
+                let message = format!("`{}` has no trigger with a value that could contain a time", rule.name);
                 let help = "Give the time itself, like 5m, or let the rule wait for {op, path} or {signal}.";
                 self.report("bad_rule", &format!("{pointer}/at"), message, help);
             }

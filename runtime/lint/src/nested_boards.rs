@@ -129,7 +129,7 @@ impl Linter<'_> {
                 continue;
             };
             if let Some(missing) = self.missing(&pattern) {
-                let message = format!("`{from}` is no place of the document: {}", missing.why);
+                let message = format!("`{from}` does not exist in the state schema: {}", missing.why);
                 self.report("unknown_path", &pointer, message, missing.help);
                 continue;
             }

@@ -101,7 +101,7 @@ impl<'a> Linter<'a> {
             let is_heard = |rule: &Rule| matches!(&rule.trigger, Trigger::Signal(name) if name == signal);
             if !blueprint.rules.iter().any(is_heard) {
                 let help = "Name a signal that a rule waits for, or remove it.";
-                let message = format!("no rule waits for the signal `{signal}`");
+                let message = format!("no rule handles the signal `{signal}`");
                 self.report("bad_value", &child("/backlog", signal), message, help);
             }
         }
@@ -169,7 +169,7 @@ impl<'a> Linter<'a> {
             return Some((wrong, message, help));
         }
         let missing = self.missing(place)?;
-        let message = format!("`{place}` is no place of the document: {}", missing.why);
+        let message = format!("`{place}` does not exist in the state schema: {}", missing.why);
         Some((missing.wrong, message, missing.help))
     }
 
@@ -179,7 +179,7 @@ impl<'a> Linter<'a> {
             let message = format!("`{pattern}`: names that begin with `$` are kept for the system");
             return self.report("reserved_name", pointer, message, "Choose a name without `$`.");
         }
-        self.report("unknown_path", pointer, format!("`{pattern}` is no place of the document: {why}"), help);
+        self.report("unknown_path", pointer, format!("`{pattern}` does not exist in the state schema: {why}"), help);
     }
 
     /// Returns the reason for which the schema has no place that a pattern matches; `None` if it has one.

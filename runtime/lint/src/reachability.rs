@@ -52,7 +52,7 @@ impl Linter<'_> {
         }
         for (number, reason) in dead {
             let message = format!("`{}` can never fire: {reason}", rules[number].name);
-            let help = "Grant a worker that is woken the write that it waits for, or change the trigger.";
+            let help = "Grant a triggered worker the write that it waits for, or change the trigger.";
             self.report("never_fires", &format!("/rules/{number}/trigger"), message, help);
         }
     }
@@ -122,6 +122,6 @@ impl Linter<'_> {
             .filter(|(_, caused)| caused.contains_key(&number))
             .map(|(worker, _)| format!("`{worker}`"))
             .collect();
-        Some((number, format!("only {} may cause what it waits for, and nothing else wakes it", able.join(" or "))))
+        Some((number, format!("only {} may cause what it waits for, and nothing else triggers it", able.join(" or "))))
     }
 }

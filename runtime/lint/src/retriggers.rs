@@ -44,7 +44,7 @@ impl<'a> Linter<'a> {
             return None;
         }
         let message = format!(
-            "`{}` wakes `{worker}` again for what it writes itself, and there is nothing then that it may write: it may only add `{}`",
+            "`{}` triggers `{worker}` again for its own write, and then it may write nothing more: it may only add `{}`",
             rule.name, write.grant.path
         );
         let help = "Name in the trigger what the worker waits for, or add a condition: `when: event.worker != worker`.";
@@ -57,7 +57,7 @@ impl<'a> Linter<'a> {
         let path = rule.trigger.template().filter(|_| self.fires_for_each(rule))?;
         let write = self.one_place(seat).filter(|write| write.pattern.names().next().is_none())?;
         let message = format!(
-            "`{}` wakes `{worker}` for each change at `{path}`, and it may only add `{}`: after the first call there is nothing that it \
+            "`{}` triggers `{worker}` for each change at `{path}`, and it may only add `{}`: after the first call there is nothing that it \
              may write",
             rule.name, write.grant.path
         );

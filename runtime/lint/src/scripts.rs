@@ -212,7 +212,7 @@ fn malformed(name: &str, seat: &WorkerGrants<'_>, reply: &Value) -> Option<(Stri
         }
     };
     if reply.clarify.is_some() && seat.worker.clarify.is_none() {
-        let message = format!("`{name}` asks a person, and there is nobody whom it may ask");
+        let message = format!("`{name}` asks a person, and has no `clarify`");
         return Some((message, "Add `clarify: {by: PERSON}` to the worker.".to_owned()));
     }
     let unread = |place: &Pointer, reaches: bool| {

@@ -45,7 +45,7 @@ impl<'a> Linter<'a> {
                     let storm = storm.or_else(|| self.same_element_reason(rule, name, seat));
                     let Some((why, help)) = storm else { continue };
                     let message = format!(
-                        "`{}` wakes `{name}` for each change at `{}`; {why}, so that calls side by side make each other stale",
+                        "`{}` triggers `{name}` for each change at `{}`; {why}, so that calls side by side make each other stale",
                         rule.name, each.path
                     );
                     self.report("stale_storm", &format!("/rules/{number}/run"), message, help);
@@ -115,7 +115,7 @@ impl<'a> Linter<'a> {
                 if let Some(read) = seat.reads.iter().find(|read| meets(read, write, &[], freshness)) {
                     let (read, path) = (&read.pattern, &write.grant.path);
                     let why = format!(
-                        "each call reads all of `{read}`, and `{other}`, woken by the same change, writes `{path}`"
+                        "each call reads all of `{read}`, and `{other}`, triggered by the same change, writes `{path}`"
                     );
                     return Some((why, OF_MEMBERS));
                 }
@@ -179,7 +179,7 @@ impl<'a> Linter<'a> {
                     if let Some(read) = is_read(write) {
                         let path = &write.grant.path;
                         let why = format!(
-                            "each call reads all of `{read}`, and `{other}`, woken for each as well, writes `{path}`"
+                            "each call reads all of `{read}`, and `{other}`, triggered for each as well, writes `{path}`"
                         );
                         return Some((why, BIND));
                     }

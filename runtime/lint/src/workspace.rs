@@ -60,7 +60,7 @@ impl Linter<'_> {
             let message = format!(
                 "`{name}` has no working tree: as a `remote` agent it edits the directory itself, and nothing is checked"
             );
-            let help = "Make the agent llm or script, or take another `isolation` for who comes from outside.";
+            let help = "Make the agent llm or script, or choose another `isolation` for agents from outside.";
             self.report("no_worktree", &format!("{at}/edit"), message, help);
             self.point_at_key();
         }
@@ -75,7 +75,7 @@ impl Linter<'_> {
             self.point_at_key();
         }
         if blueprint.workers.contains_key(EXTERNAL) {
-            let message = format!("`{EXTERNAL}` is who changes files without being asked");
+            let message = format!("`{EXTERNAL}` is the author of changes from outside");
             self.report("reserved_name", &format!("/workers/{EXTERNAL}"), message, "Choose another name.");
             self.point_at_key();
         }

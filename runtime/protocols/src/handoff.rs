@@ -25,7 +25,7 @@ pub struct Handoffs;
 
 impl Extension for Handoffs {
     fn codes(&self) -> &'static [FindingCode] {
-        &[("handoff_unguarded", Severity::Warning, "Who has handed a piece of work over may go on writing to it.")]
+        &[("handoff_unguarded", Severity::Warning, "A worker may still write to work that it has handed over.")]
     }
 
     fn lint(&self, context: &mut LintContext<'_, '_>) {

@@ -88,7 +88,7 @@ impl Context {
     /// Notifies the agent of a board's end. Its panic does not affect the board.
     pub(crate) fn notify_board_ended(&self, board: &BoardId) {
         if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| self.options.agent.on_board_ended(board))) {
-            tracing::error!(%board, reason = panic_text(&*panicked), "the agent failed when it was told of a board's end");
+            tracing::error!(%board, reason = panic_text(&*panicked), "the agent failed in its handler of a board's end");
         }
     }
 }

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_writer_that_is_told_twice_to_have_failed_is_replaced_once() {
+    async fn a_writer_that_is_reported_twice_as_failed_is_replaced_once() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let journal = SqliteJournal::open(dir.path()).expect("the journal opens");
         let options = Options::new(Arc::new(Idle));
@@ -390,7 +390,7 @@ mod tests {
         let mut state = State::new(Arguments { context, boards: Arc::default(), writer: WriterSlot::default() });
         let asked = Arc::new(AtomicUsize::new(0));
         let (root, _) = Actor::spawn(None, Asked(Arc::clone(&asked)), ()).await.expect("started");
-        state.writer_failed(&root, "it could not be told to begin");
+        state.writer_failed(&root, "its start message could not be sent");
         state.writer_failed(&root, "it has ended");
         tokio::time::sleep(WRITER_PAUSE_MAX * 2).await;
         assert_eq!(asked.load(Ordering::SeqCst), 1);

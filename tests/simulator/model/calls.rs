@@ -36,8 +36,8 @@ pub(super) struct Calls {
 struct Limits {
     attempts: u64,
     conflicts: u64,
-    /// True if exempt from the concurrency limit.
-    is_exempt: bool,
+    /// True if the concurrency limit leaves it out.
+    is_unmetered: bool,
     /// True if the program loses its state with the process.
     is_lost_at_once: bool,
     /// True if its calls need admission.
@@ -81,7 +81,7 @@ impl Calls {
             let limits = Limits {
                 attempts: number(&worker["limits"]["attempts"]),
                 conflicts: number(&worker["limits"]["conflicts"]),
-                is_exempt: worker["limits"]["exempt"] == true,
+                is_unmetered: worker["limits"]["unmetered_concurrency"] == true,
                 is_gated: worker["agent"] == "llm",
                 is_lost_at_once: worker["agent"] == "command" && worker["restart"] == "fail",
             };
@@ -445,17 +445,17 @@ impl Calls {
 
     /// Returns the open invocations that count towards the concurrency limit.
     fn placed(&self) -> impl Iterator<Item = &Open> {
-        self.open.values().filter(|open| !self.limits[&open.branch.1].is_exempt)
+        self.open.values().filter(|open| !self.limits[&open.branch.1].is_unmetered)
     }
 
-    /// Returns the open invocations of an exempt worker, and `None` for other workers.
+    /// Returns the open invocations of an unmetered worker, and `None` for other workers.
     fn own(&self, branch: &Branch) -> Option<impl Iterator<Item = &Open>> {
         let worker = branch.1.clone();
-        let is_exempt = self.limits[&worker].is_exempt;
-        is_exempt.then(|| self.open.values().filter(move |open| open.branch.1 == worker))
+        let is_unmetered = self.limits[&worker].is_unmetered;
+        is_unmetered.then(|| self.open.values().filter(move |open| open.branch.1 == worker))
     }
 
-    /// Returns true if the branch may make one more call. An exempt worker makes one at a time.
+    /// Returns true if the branch may make one more call. An unmetered worker makes one at a time.
     fn may_call(&self, branch: &Branch) -> bool {
         match self.own(branch) {
             Some(mut own) => !own.any(|open| open.is_calling),

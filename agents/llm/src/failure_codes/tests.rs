@@ -23,7 +23,7 @@ fn a_wrong_key_is_one_whatever_the_status() {
 }
 
 #[test]
-fn what_an_operator_must_mend_is_told_by_words_where_the_status_does_not_tell() {
+fn what_an_operator_must_fix_is_recognised_by_words_where_the_status_is_ambiguous() {
     use DeferralReason as R;
     let said = |message: &str| format!(r#"{{"error": {{"message": "{message}"}}}}"#);
     for (code, message, expected) in [

@@ -16,7 +16,7 @@ use super::semantic::{UnmatchedWords, unmatched_words};
 use super::types::{OpenQuestion, Outcome, Resolution, Row, Status, Values};
 use super::{confirm, crud, resolve, resume};
 use crate::context::{RoleContext, run_blocking};
-use crate::role_io::{NoPatch, is_place, not_configured, put, read, read_required, role_config, told, value_at};
+use crate::role_io::{NoPatch, is_place, not_configured, put, read, read_required, respond, role_config, value_at};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,7 +88,7 @@ pub(crate) async fn resolve(call: &Call, context: &Arc<RoleContext>) -> CallResu
         Ok(LiteralMatch { resolved, unclear: Some(unclear) }) => Ok(ask(call, context, resolved, unclear).await?),
         Err(stop) => Err(stop),
     };
-    told(call, || put("/resolved", &resolved?))
+    respond(call, || put("/resolved", &resolved?))
 }
 
 struct LiteralMatch {
@@ -147,7 +147,7 @@ async fn ask(
 }
 
 pub(crate) fn resume(call: &Call, context: &RoleContext) -> CallResult {
-    told(call, || {
+    respond(call, || {
         let department = worker_department(call)?;
         let text: String = read_required(call, "/request/text")?;
         let pending: OpenQuestion = read_required(call, "/request/pending")?;
@@ -176,7 +176,7 @@ fn bytes_max(call: &Call) -> usize {
 }
 
 pub(crate) fn crud(call: &Call, context: &RoleContext) -> CallResult {
-    told(call, || {
+    respond(call, || {
         let department = worker_department(call)?;
         let found =
             read_resolution(call)?.ok_or_else(|| not_configured("there is nothing at /resolved and /resumed"))?;
@@ -189,7 +189,7 @@ pub(crate) fn crud(call: &Call, context: &RoleContext) -> CallResult {
 }
 
 pub(crate) fn confirm(call: &Call, context: &RoleContext) -> CallResult {
-    told(call, || {
+    respond(call, || {
         let department = worker_department(call)?;
         if let Some(outcome) = read::<Outcome>(call, "/outcome")? {
             return put("/result", &confirm::done(&department, &outcome, bytes_max(call)));
@@ -206,7 +206,7 @@ pub(crate) fn confirm(call: &Call, context: &RoleContext) -> CallResult {
 
 /// Answers a call of `builtin:perceive`. Without a signal, the message is read from the request.
 pub(crate) fn perceive(call: &Call) -> CallResult {
-    told(call, || {
+    respond(call, || {
         let into = into(call.worker_config()).map_err(not_configured)?;
         let message = match call.context.signal() {
             Some(signal) => Some(signal.clone()),
@@ -218,7 +218,7 @@ pub(crate) fn perceive(call: &Call) -> CallResult {
 
 /// Answers a call of `builtin:begin`. Removes the message that it takes up, and clears the data of the previous turn.
 pub(crate) fn begin(call: &Call, context: &RoleContext) -> CallResult {
-    told(call, || {
+    respond(call, || {
         let places = places(call.worker_config()).map_err(not_configured)?;
         let turn: Option<Turn> = read(call, &places.turn)?;
         let Some(text) = read::<String>(call, &format!("{}/0/text", places.messages))? else {

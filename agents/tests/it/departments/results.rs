@@ -15,7 +15,7 @@ use super::{Conversation, LONG, clipboard, clipboard_with};
 const UNDECIDED: &str = "It could not be decided who works on this, so beside what other results say nothing was done.";
 
 #[tokio::test]
-async fn what_nobody_came_to_is_told_as_it_is() {
+async fn a_turn_without_a_department_is_reported_as_it_is() {
     let conversation = Conversation::begin().await;
     let result = |state: &Value, at: usize| state["results"][at].clone();
     // After any number of planner failures, the next turn works as usual.

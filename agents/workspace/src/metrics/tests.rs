@@ -105,7 +105,7 @@ fn authors_meet_in_files_that_more_than_one_has_tried() {
 }
 
 #[test]
-fn lines_that_another_had_put_there_are_told_apart() {
+fn lines_that_another_had_put_there_are_distinguished() {
     let edit = |name: &str, hunks: serde_json::Value, lines: u32| {
         let change = json!({"path": "a.py", "hash": Digest([1; 32]), "lines": lines, "bytes": 1, "hunks": hunks});
         json!({"of": {"invocation": 1, "attempt": 1}, "name": name, "reads": [], "changes": [change]}).to_string()

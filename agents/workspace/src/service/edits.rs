@@ -14,7 +14,8 @@ use super::super::disk::locks::LockError;
 const NAMED_MAX: usize = 20;
 
 fn join_messages(rejection: &Rejection) -> String {
-    let each: Vec<_> = rejection.violations.iter().map(|violation| violation.told().into_owned()).collect();
+    let each: Vec<_> =
+        rejection.violations.iter().map(|violation| violation.message_with_author().into_owned()).collect();
     each.join("; ")
 }
 

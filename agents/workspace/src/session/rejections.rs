@@ -114,11 +114,11 @@ impl Session {
             let entry = path.and_then(|path| FileEntry::load(&state, path));
             let newest = violation.found.as_ref().and_then(|found| found["writer"].as_str());
             let (Some(path), Some(entry), Some(newest)) = (path, entry, newest) else {
-                return violation.told().into_owned();
+                return violation.message_with_author().into_owned();
             };
             let versions = changing_versions(&entry, self.basis.for_file(path).iter(), granularity);
             match named(versions.iter().rev().filter_map(|version| Some(entry.edits.get(version)?.by.as_str()))) {
-                by if by.is_empty() => violation.told().into_owned(),
+                by if by.is_empty() => violation.message_with_author().into_owned(),
                 by => {
                     let said = violation.message.strip_prefix(path.as_str()).unwrap_or(&violation.message);
                     format!("{path}{}", said.replacen(&format!(" by {newest}"), &format!(" by {by}"), 1))

@@ -271,7 +271,7 @@ impl Dispatcher {
                 let wait = backoff::after(failures.0, Some(&undelivered), backoff::random());
                 let (why, wait_s) = (&undelivered.why, wait.as_secs());
                 if undelivered.is_rejected && failures.1.as_ref() != Some(&notice) {
-                    tracing::warn!(%board, %receiver, %notice, wait_s, "a notice is refused, mend [notify] or the receiver: {why}");
+                    tracing::warn!(%board, %receiver, %notice, wait_s, "a notice is rejected, fix [notify] or the receiver: {why}");
                     failures.1 = Some(notice);
                 } else if !undelivered.is_rejected && failures.0 == 1 {
                     tracing::warn!(%board, %receiver, %notice, wait_s, "a notice is not delivered yet: {why}");

@@ -208,7 +208,7 @@ impl Cursor {
             }
             Body::Resumed(_) | Body::Retried(_) if self.paused => {
                 self.waits.clear();
-                self.resolve(&about, "The board goes on and asks its provider again.", notices);
+                self.resolve(&about, "The board continues and calls its provider again.", notices);
             }
             Body::Failed(failed) => {
                 let attempt = failed.by.attempt.as_ref().map(|attempt| attempt.invocation);
@@ -277,7 +277,7 @@ impl Cursor {
         let about = context.about(wait.seq, due);
         let seconds = context.provider_after.as_ms().div_ceil(1000);
         let message = format!(
-            "Worker {} has waited for its provider for {seconds} s ({}); the board goes on when the provider answers.",
+            "Worker {} has waited for its provider for {seconds} s ({}); the board continues when the provider answers.",
             wait.worker,
             wait.cause()
         );
@@ -290,7 +290,7 @@ impl Cursor {
         let is_due = u64::try_from(held.elapsed.as_millis()).is_ok_and(|ms| ms >= context.provider_after.as_ms());
         let after = self.after.filter(|_| is_due && !self.paused && self.reported.is_none())?;
         let message = format!(
-            "{} for their provider for {} s ({}); the board goes on when the provider answers.",
+            "{} for their provider for {} s ({}); the board continues when the provider answers.",
             if held.calls == 1 { "A call of the board has waited" } else { "Calls of the board have waited" },
             held.elapsed.as_secs(),
             held.outage.reason.as_str()

@@ -123,7 +123,7 @@ impl DepartmentMatches {
 
     /// Returns a sentence about the rows and outcomes; `None` if there are none.
     pub fn sentence(&self) -> Option<String> {
-        let said = if self.is_erased { "erased:" } else { "the same text still stands in" };
+        let said = if self.is_erased { "erased:" } else { "the same text remains in" };
         (!self.found.is_empty()).then(|| format!("{said} {}", list(&self.found)))
     }
 }
@@ -146,7 +146,7 @@ pub fn search_departments(
         let found = if is_erased { departments::erase(&data_dir, texts) } else { departments::find(&data_dir, texts) };
         match found {
             Ok(found) if rows.is_none() && !found.is_empty() => {
-                Err(ExternalSearchError { code: KEPT, message: format!("the same text stands in {}", list(&found)) })
+                Err(ExternalSearchError { code: KEPT, message: format!("the same text is in {}", list(&found)) })
             }
             Ok(found) => Ok(DepartmentMatches { found, is_erased }),
             // A board is erased even if the departments' file is damaged.
@@ -216,9 +216,9 @@ pub fn failure(refusal: RedactError) -> Failure {
                 .detail("violations", json!(rejection.violations))
         }
         RedactError::External(hindrance) if hindrance.code == KEPT => Failure::invalid_input(KEPT, &hindrance)
-            .help("say what becomes of them: --departments erase, or keep; over HTTP, `departments`"),
+            .help("choose --departments erase or keep; over HTTP, `departments`"),
         RedactError::External(hindrance) => Failure::failed(hindrance.code, &hindrance).help(
-            "nothing is erased of the journal yet: mend that and repeat it, or leave the rows, with --departments keep",
+            "nothing is erased from the journal yet: fix that and repeat it, or keep the rows with --departments keep",
         ),
         RedactError::Runtime(error) => error.into(),
     }

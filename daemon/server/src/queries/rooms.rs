@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_is_told_with_who_was_late_and_who_ruled() {
+    fn what_is_decided_is_reported_with_who_was_late_and_who_ruled() {
         let told = |document: &Node, ruled| decision_status(document, "a", ruled).expect("it is proposed");
         assert_eq!(told(&room(false, false), false), DecisionStatus::Open);
         assert_eq!(told(&room(true, false), true), DecisionStatus::Open, "the person has still to rule");

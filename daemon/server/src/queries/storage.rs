@@ -106,7 +106,7 @@ pub fn failure(error: ArchiveError) -> Failure {
         ArchiveError::BadId { .. } => Failure::failed(error.code(), &error)
             .help("find out who made the file: `patchboard archive` did not; nothing was changed"),
         ArchiveError::Outdated { .. } => Failure::invalid_input(error.code(), &error).help(
-            "what was erased since would be back: use the last archive of the board; `patchboard archive` lists them",
+            "values erased since then would return: use the last archive of the board; `patchboard archive` lists them",
         ),
         other => Failure::failed(other.code(), &other),
     }

@@ -167,7 +167,7 @@ pub fn preview(
         }
         // Checked before the place is looked up: its existence may be confidential.
         if !asked.place().is_some_and(|place| readable.may_ask_for(&place)) {
-            return Err(refuse("path_not_granted", "what is asked for must be what the worker may read"));
+            return Err(refuse("path_not_granted", "the requested places must be readable by the worker"));
         }
         if let Some(violation) = nothing_to_show(board.state(), &readable, &asked, board.plan().journal_format) {
             return Err(refuse("path_not_found", &violation.message));

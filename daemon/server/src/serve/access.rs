@@ -117,7 +117,7 @@ impl FromStr for Scope {
             false => Ok(BoardId::from(id)),
         };
         let person = |name: &str| match name {
-            "" => Err(format!("{text} names nobody: write person:NAME, as a blueprint names its human worker")),
+            "" => Err(format!("{text} names no person: write person:NAME, as a blueprint names its human worker")),
             name => Ok(WorkerName::from(name)),
         };
         if let Some(name) = text.strip_prefix("person:") {

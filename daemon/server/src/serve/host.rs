@@ -135,7 +135,7 @@ impl Host {
         loop {
             tokio::time::sleep(LOOK).await;
             if !self.place.is_host(&self.lock) {
-                tracing::warn!("what the directory has of the host was taken away: another one takes over");
+                tracing::warn!("the host's files in the directory were removed: another host takes over");
                 break;
             }
             let board = BoardId::from(self.address.board.as_str());
@@ -164,7 +164,7 @@ impl Host {
         let next = self::board(&self.daemon, &self.place, &self.blueprint).await?;
         self.address.board = next.to_string();
         self.place.write_address(&self.address)?;
-        tracing::info!(board = %next, "the board before has ended: this one goes on");
+        tracing::info!(board = %next, "the previous board has ended: this one continues");
         Ok(())
     }
 

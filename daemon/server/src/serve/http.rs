@@ -156,7 +156,7 @@ pub(crate) async fn limit_time(State(daemon): State<Arc<Daemon>>, request: Reque
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Problem::from_code(Code::TimedOut, format!("a request may take {} s", limit.as_secs()))
-            .help("what it asked for may have happened: repeat it with the same Idempotency-Key")
+            .help("the request may have taken effect: repeat it with the same Idempotency-Key")
             .into_response(),
     }
 }
@@ -243,7 +243,7 @@ impl<T: RequestBody> FromRequest<Arc<Daemon>> for StrictJson<T> {
             Problem::new(StatusCode::BAD_REQUEST, code, error.message).detail("offset", error.offset.into())
         })?;
         let bad = |why: &dyn Display| {
-            Problem::from_code(Code::BadBody, format!("the body is not what is wanted here: {why}"))
+            Problem::from_code(Code::BadBody, format!("the body does not match this request: {why}"))
         };
         // Serde would read the members of a struct from an array, by position.
         if value.is_array() && !T::ALLOWS_ARRAY {

@@ -79,7 +79,7 @@ impl LimitSettings {
             ("processor_percent", self.processor_percent.into()),
         ];
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
-            return Some(format!("{name} is 0: nobody could call"));
+            return Some(format!("{name} is 0: every request would be rejected"));
         }
         if self.processor_percent > 100 {
             return Some("processor_percent is at most 100".to_owned());

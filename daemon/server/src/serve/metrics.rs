@@ -64,15 +64,15 @@ families! {
     deferrals: IntCounterVec = counters("patchboard_deferrals_total",
         "Attempts whose request the provider did not take, by reason.", &["reason"]);
     late: IntCounterVec = counters("patchboard_late_total",
-        "Proposals that came when nobody waited for them any more, by code.", &["code"]);
+        "Proposals that arrived after the end of their attempt, by code.", &["code"]);
     duplicates: IntCounter = counter("patchboard_duplicates_total",
-        "Proposals and requests that had come before and got the first answer again.");
+        "Repeated proposals and requests, which got the first answer again.");
     records: IntCounterVec = counters("patchboard_records_total",
         "Records that were appended to journals, by kind.", &["kind"]);
     commit_seconds: Histogram = histogram("patchboard_commit_duration_seconds",
         "Time of a commit, from when the kernel takes the proposal up until it is durable.", &COMMIT_BUCKETS);
     invocation_seconds: HistogramVec = histograms("patchboard_invocation_duration_seconds",
-        "Recorded time of attempts of invocations that were answered, by what came of them.",
+        "Recorded time of attempts of invocations that were answered, by outcome.",
         &["outcome"], &INVOCATION_BUCKETS);
     tokens: IntCounterVec = counters("patchboard_tokens_total",
         "Tokens of models as providers counted them, or as estimated: of prompts and completions, by what they were \
@@ -81,7 +81,7 @@ families! {
         "Money of calls that were answered, in units of the currency, by the operator's name of the model.",
         &["model", "currency"]);
     breaker_moves: IntCounterVec = counters("patchboard_breaker_moves_total",
-        "Moves of breakers, by what happened to the branch and why.", &["change", "reason"]);
+        "Transitions of breakers, by kind and reason.", &["change", "reason"]);
     boards_ended: IntCounterVec = counters("patchboard_boards_ended_total",
         "Ends of boards, by how they ended.", &["end"]);
     restarts: IntCounterVec = counters("patchboard_restarts_total",
@@ -207,7 +207,7 @@ impl GaugeValues {
         queue.set(number(self.journal_queue));
         let branches = all.gauges(
             "patchboard_breaker_branches",
-            "Branches of boards that run whose breaker is not closed, by its state: open or half_open.",
+            "Branches of running boards with a breaker that is not closed, by state: open or half_open.",
             &["state"],
         );
         for (state, count) in [("open", self.open_branches), ("half_open", self.half_open_branches)] {

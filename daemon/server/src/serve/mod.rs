@@ -155,7 +155,7 @@ pub async fn run(
     let recovering = async {
         let recovered = daemon.recover().await?;
         if recovered.boards + recovered.failed > 0 {
-            tracing::info!(boards = recovered.boards, failed = recovered.failed, "boards are taken up");
+            tracing::info!(boards = recovered.boards, failed = recovered.failed, "boards are recovered");
         }
         tokio::join!(
             retention::run_retention(Arc::clone(&daemon), reload.retention.subscribe()),

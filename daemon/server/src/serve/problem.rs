@@ -244,7 +244,7 @@ impl From<RuntimeError> for Problem {
             }
             RuntimeError::Interrupted(_) => problem.help("repeat the request with the same Idempotency-Key"),
             RuntimeError::SignalRejected { code: rejection::Code::BacklogFull, .. } => {
-                problem.help("say it again when something of what waits is done")
+                problem.help("repeat it when some of the backlog is done")
             }
             RuntimeError::CannotRetry { .. } => problem
                 .help("`limits` raises tokens, wall, commits, edits, money and journal of the board, `worker_limits` tokens and money of `worker`"),
@@ -291,7 +291,7 @@ const fn status_of(error: &RuntimeError) -> StatusCode {
 impl From<Failure> for Problem {
     fn from(failure: Failure) -> Self {
         let Failure::Error(error) = failure else {
-            return Self::new(StatusCode::INTERNAL_SERVER_ERROR, "output_failed", "nobody reads the answer");
+            return Self::new(StatusCode::INTERNAL_SERVER_ERROR, "output_failed", "the client reads no answer");
         };
         let status = match error.code {
             "no_such_board" | "no_such_version" | "no_such_worker" | "no_such_place" | "path_not_found" => {

@@ -68,7 +68,7 @@ impl Reload<'_> {
         ];
         let of_tables = of_tables.into_iter().filter(|(_, _, differs)| *differs).map(|(name, why, _)| (name, why));
         for (setting, why) in self.settings.fixed(&settings).into_iter().chain(of_tables) {
-            tracing::warn!(setting, "{setting} stays as it is until the daemon is started anew: {why}");
+            tracing::warn!(setting, "{setting} keeps its value until the daemon is restarted: {why}");
         }
         config.workspaces.clone_from(&initial.workspaces);
         config.notify.clone_from(&initial.notify);

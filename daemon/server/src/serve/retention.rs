@@ -108,7 +108,7 @@ async fn pass(daemon: &Arc<Daemon>, retention: &Retention) {
         }
     }
     if is_any_deleted && let Err(problem) = daemon.vacuum().await {
-        tracing::error!(code = problem.code, "the file could not be written anew");
+        tracing::error!(code = problem.code, "the file could not be rewritten");
     }
 }
 

@@ -325,7 +325,7 @@ impl Daemon {
     /// Checks that all boards are recovered and the journal is usable.
     pub(crate) async fn ready(&self) -> ApiResult<()> {
         if !self.is_ready.load(Ordering::Acquire) {
-            let detail = "boards are still being taken up";
+            let detail = "boards are still being recovered";
             return Err(Problem::from_code(Code::NotReady, detail));
         }
         if let Some(why) = self.disk.write_error() {

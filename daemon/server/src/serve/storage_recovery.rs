@@ -18,7 +18,7 @@ impl Daemon {
                 Some(board) => match self.open(&board).await {
                     Err(_) if self.disk.write_error().is_some() => (pause * 2).min(TRY_MAX),
                     Err(problem) => {
-                        tracing::warn!(%board, code = problem.code, "the board was not taken up again");
+                        tracing::warn!(%board, code = problem.code, "the board was not reopened");
                         self.disk.forget(&board);
                         Duration::ZERO
                     }

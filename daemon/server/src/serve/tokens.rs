@@ -147,7 +147,7 @@ impl TokenStore {
         let Numbers { tokens: count, last_token, .. } = &mut transaction.numbers;
         if *count >= TOKENS_MAX {
             return Err(Failure::invalid_input("too_many_tokens", format!("there are {count} tokens"))
-                .help("give one token to those who do the same, or delete those that have ended"));
+                .help("share a token between clients of one kind, or delete expired tokens"));
         }
         (*count, *last_token) = (*count + 1, *last_token + 1);
         let (id, text) = (*last_token, random()?);

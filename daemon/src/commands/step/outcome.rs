@@ -78,17 +78,17 @@ impl DryRunResult {
     }
 
     pub(super) fn json(&self, moment: &DryRunPoint, at: u64, recorded: Option<&RecordedOutcome>) -> Value {
-        let (board, rehearsal) = (&moment.board, &moment.dry_run);
+        let (board, dry_run) = (&moment.board, &moment.dry_run);
         let mut told = json!({
             "board": board.id(),
             "at": at,
             "version": board.version(),
-            "worker": rehearsal.worker,
+            "worker": dry_run.worker,
             "invocation": moment.queued.as_ref().map(|queued| queued.invocation),
             "attempt": moment.invoked.as_ref().map(|invoked| invoked.attempt),
             "rule": moment.queued.as_ref().and_then(|queued| queued.branch.rule.clone()),
             "trigger": moment.queued.as_ref().map(|queued| &queued.trigger),
-            "view": {"hash": board.text_hash(&rehearsal.view.text), "version": rehearsal.context.basis().state.version(),
+            "view": {"hash": board.text_hash(&dry_run.view.text), "version": dry_run.context.basis().state.version(),
                      "recorded": moment.invoked.as_ref().map(|invoked| invoked.view)},
             "reply": self.reply.as_ref().map(|reply| &reply.text),
             "written": self.reply.as_ref().and_then(|reply| reply.converted_from.as_ref()),
@@ -116,15 +116,15 @@ impl DryRunResult {
     }
 
     pub(super) fn text(&self, moment: &DryRunPoint, at: u64, recorded: Option<&RecordedOutcome>) -> String {
-        let (board, rehearsal) = (&moment.board, &moment.dry_run);
+        let (board, dry_run) = (&moment.board, &moment.dry_run);
         let mut lines = vec![format!("board {} before record {at}, version {}", board.id(), board.version())];
         let why = match &moment.queued {
             Some(queued) => describe::cause(queued.branch.rule.as_ref(), &queued.trigger),
-            None => "nothing had woken it".to_owned(),
+            None => "no rule had triggered it".to_owned(),
         };
         let attempt = moment.invoked.as_ref().map(|invoked| format!(", attempt {}", invoked.attempt));
-        lines.push(format!("worker {}{}: {why}", one_line(rehearsal.worker.as_str()), attempt.unwrap_or_default()));
-        let hash = board.text_hash(&rehearsal.view.text);
+        lines.push(format!("worker {}{}: {why}", one_line(dry_run.worker.as_str()), attempt.unwrap_or_default()));
+        let hash = board.text_hash(&dry_run.view.text);
         let view = match moment.invoked.as_ref().map(|invoked| invoked.view == hash) {
             Some(true) => "as it was shown then",
             Some(false) => "not what it was shown then: another version compiled that view",
@@ -155,16 +155,14 @@ impl DryRunResult {
                 lines.push(format!("would be refused: {}/{}", rejection.stage, rejection.code));
                 lines.extend(rejection.violations.iter().map(|violation| {
                     let place = if violation.pointer.is_empty() { "the whole" } else { violation.pointer.as_str() };
-                    format!("  at {}: {}", short(place, SHOWN), short(&violation.told(), 2 * SHOWN))
+                    format!("  at {}: {}", short(place, SHOWN), short(&violation.message_with_author(), 2 * SHOWN))
                 }));
             }
             OutcomeKind::Failed(failure) => {
                 lines.push(format!("the agent failed: {}: {}", failure.code, short(&failure.message, 2 * SHOWN)));
             }
         }
-        lines.push(
-            recorded.map_or_else(|| "the journal does not say what came of it".to_owned(), RecordedOutcome::text),
-        );
+        lines.push(recorded.map_or_else(|| "the journal has no outcome of it".to_owned(), RecordedOutcome::text));
         lines.join("\n") + "\n"
     }
 }
@@ -272,7 +270,7 @@ impl RecordedOutcome {
     pub(super) fn text(&self) -> String {
         let Self { seq, kind, .. } = self;
         match self.same {
-            None => format!("record {seq} ({kind}) is what came of it; its values are erased"),
+            None => format!("record {seq} ({kind}) is its outcome; its values are erased"),
             Some(true) => format!("record {seq} ({kind}): the same"),
             Some(false) => {
                 let patch = self.patch.as_ref().map(|patch| short(&json_line(patch), 2 * SHOWN));

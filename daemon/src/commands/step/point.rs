@@ -54,10 +54,10 @@ impl DryRunPoint {
         if !board.plan().workers.contains_key(worker) {
             return Err(no_such_worker(board.blueprint(), worker.as_str()));
         }
-        let (mut queued, mut rehearsal) = (None, None);
+        let (mut queued, mut dry_run) = (None, None);
         for (index, record) in records.iter().enumerate().take(at).skip(1) {
             if shown_at == Some(index) {
-                rehearsal = board.dry_run(worker, queued.as_ref(), &Bindings::default());
+                dry_run = board.dry_run(worker, queued.as_ref(), &Bindings::default());
             }
             board.fold(record).map_err(bad_board)?;
             if queued.is_none() {
@@ -65,17 +65,17 @@ impl DryRunPoint {
             }
         }
         // Without an attempt, or at the attempt's own record, the view is of this board.
-        let rehearsal = rehearsal
+        let dry_run = dry_run
             .or_else(|| board.dry_run(worker, queued.as_ref(), &Bindings::default()))
             .expect("the worker is there");
         let outcome = outcome(records, at, worker, invocation, attempt)?;
         let time = records[shown_at.unwrap_or(at)].at;
-        Ok(Self { board, dry_run: rehearsal, queued, invoked, time, outcome })
+        Ok(Self { board, dry_run, queued, invoked, time, outcome })
     }
 
     /// Returns the call that the worker's agent would get.
     pub(super) fn call(&self) -> Call {
-        let rehearsal = &self.dry_run;
+        let dry_run = &self.dry_run;
         let attempt = self.invoked.as_ref().map_or(1, |invoked| invoked.attempt);
         let invocation = self.queued.as_ref().map(|queued| queued.invocation).unwrap_or_default();
         let decided = board::Call {
@@ -85,14 +85,14 @@ impl DryRunPoint {
             cause: self.queued.as_ref().map(|queued| queued.cause).unwrap_or_default(),
             attempt,
             idempotency_key: IdempotencyKey::for_attempt(invocation, attempt),
-            worker: rehearsal.worker.clone(),
-            model: self.board.blueprint().model_of(&rehearsal.worker).map(str::to_owned),
-            view_hash: rehearsal.hash,
-            prompt: rehearsal.prompt.clone(),
-            context: rehearsal.context.clone(),
-            occurrence: rehearsal.occurrence,
-            earlier_attempts: rehearsal.past.clone(),
-            timeout_ms: rehearsal.timeout_ms,
+            worker: dry_run.worker.clone(),
+            model: self.board.blueprint().model_of(&dry_run.worker).map(str::to_owned),
+            view_hash: dry_run.hash,
+            prompt: dry_run.prompt.clone(),
+            context: dry_run.context.clone(),
+            occurrence: dry_run.occurrence,
+            earlier_attempts: dry_run.past.clone(),
+            timeout_ms: dry_run.timeout_ms,
             admitted: None,
         };
         Call::new(decided, None)

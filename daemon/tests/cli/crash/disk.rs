@@ -140,7 +140,7 @@ fn said(sandbox: &Sandbox) -> [(i32, String); 3] {
 }
 
 #[test]
-fn a_damaged_journal_is_never_told_to_be_whole() {
+fn a_damaged_journal_is_never_reported_to_be_whole() {
     let whole = sandbox();
     whole.run(RUN).expect_exit(0);
     // Moves the whole log into the database file.

@@ -8,7 +8,7 @@ use super::shim::{How, Operation, RUN, each, run, sampled, sandbox, survives, to
 const EVERY: usize = 5;
 
 #[test]
-fn a_run_killed_at_every_operation_on_its_files_loses_nothing_it_told_of() {
+fn a_run_killed_at_every_operation_on_its_files_loses_nothing_that_it_reported() {
     let whole = sandbox();
     run(&whole, RUN, How::Nothing, 0).expect_exit(0);
     let operations: Vec<Operation> = trace(&whole).into_iter().filter(Operation::is_counted).collect();

@@ -18,7 +18,7 @@ const MOMENTS: u64 = 240;
 const EVERY: usize = 5;
 
 #[test]
-fn a_run_that_loses_power_keeps_what_it_told_of() {
+fn a_run_that_loses_power_keeps_what_it_reported() {
     let whole = sandbox();
     run(&whole, RUN, How::Nothing, 0).expect_exit(0);
     let operations = trace(&whole);

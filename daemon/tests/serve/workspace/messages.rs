@@ -69,7 +69,7 @@ fn what_is_no_message_is_answered() {
 }
 
 #[test]
-fn a_request_that_cannot_be_understood_is_told_why() {
+fn a_request_that_cannot_be_understood_learns_why() {
     let directory = directory();
     let mut agent = Agent::new(directory.path(), "t", &[]);
     for (method, params, number, code, message) in [

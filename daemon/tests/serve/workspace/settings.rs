@@ -91,7 +91,7 @@ fn what_is_said_of_edits_holds_for_all_agents_until_the_host_ends() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_to_the_agent_and_taken_once_it_can() {
+fn what_cannot_be_read_is_reported_to_the_agent_and_taken_once_it_can() {
     let directory = directory();
     let path = directory.path();
     let mut agent = Agent::new(path, "t", &[]);

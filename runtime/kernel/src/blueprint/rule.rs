@@ -28,7 +28,10 @@ pub struct Rule {
     /// For signal rules only; other triggers bind the names in their path.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub bind: BTreeMap<String, String>,
-    /// Puts triggered invocations ahead of all queued ones that are not urgent.
+    /// Place of triggered invocations in the queue. Since format 2.
+    #[serde(default, skip_serializing_if = "crate::is_default")]
+    pub priority: Priority,
+    /// Word of format 1 for [`Priority::High`]. A field of its own, so that a stored blueprint keeps its bytes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub urgent: bool,
     /// Time between the trigger and the invocation. The condition must still hold afterwards. Absent: no delay.
@@ -37,6 +40,25 @@ pub struct Rule {
     /// Cost limits of its invocations.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub limits: RuleLimits,
+}
+
+impl Rule {
+    /// Returns the priority, whichever word gives it.
+    pub const fn priority(&self) -> Priority {
+        if self.urgent { Priority::High } else { self.priority }
+    }
+}
+
+code_enum! {
+    /// Place of a rule's invocations in the queue.
+    #[derive(Default)]
+    Priority {
+        /// Behind all that wait.
+        #[default]
+        Normal = "normal",
+        /// Ahead of all that wait with normal priority.
+        High = "high",
+    }
 }
 
 /// Limits of one branch: a rule with its worker.

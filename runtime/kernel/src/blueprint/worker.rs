@@ -245,7 +245,10 @@ pub struct WorkerLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// Runs outside the board's `concurrency` limit, so that busy workers cannot delay it: for roles that handle
-    /// timeouts. Limited to one invocation at a time unless its own `concurrency` is set.
+    /// timeouts. Limited to one invocation at a time unless its own `concurrency` is set. Since format 2.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unmetered_concurrency: bool,
+    /// Word of format 1 for `unmetered_concurrency`. A field of its own, so that a stored blueprint keeps its bytes.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exempt: bool,
     /// Attempts of one invocation.
@@ -269,6 +272,7 @@ impl Default for WorkerLimits {
         Self {
             invocations: 100,
             concurrency: None,
+            unmetered_concurrency: false,
             exempt: false,
             attempts: 3,
             conflicts: 8,
@@ -283,7 +287,12 @@ impl Default for WorkerLimits {
 impl WorkerLimits {
     /// Returns the worker's own limit of concurrent invocations; `None` if only the board's limit applies.
     pub fn max_concurrency(&self) -> Option<u32> {
-        self.concurrency.or(self.exempt.then_some(1))
+        self.concurrency.or(self.is_unmetered().then_some(1))
+    }
+
+    /// Returns true if its invocations occupy no concurrency slot of the board, whichever word says so.
+    pub const fn is_unmetered(&self) -> bool {
+        self.unmetered_concurrency || self.exempt
     }
 }
 

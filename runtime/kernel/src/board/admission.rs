@@ -173,7 +173,7 @@ impl Board {
                 && !self.holds_back_nested(&branch.worker)
         };
         choose(
-            &Slots::new(self.plan.blueprint.concurrency, &self.plan.exempt),
+            &Slots::new(self.plan.blueprint.concurrency, &self.plan.unmetered),
             &DispatchConditions {
                 waits: &waits,
                 admits: &admits,

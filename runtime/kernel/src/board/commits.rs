@@ -101,7 +101,7 @@ impl<'de> Deserialize<'de> for CommitLog {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let StoredCommits { blocks, latest, authors } = StoredCommits::<String>::deserialize(deserializer)?;
         let commits = Self { blocks: blocks.into_iter().map(SmolStr::from).collect(), latest, authors };
-        let unreadable = || D::Error::custom("what it says of who made which version cannot be read");
+        let unreadable = || D::Error::custom("the authors of its versions cannot be read");
         if commits.is_sound() { Ok(commits) } else { Err(unreadable()) }
     }
 }

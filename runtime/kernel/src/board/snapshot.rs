@@ -175,10 +175,10 @@ impl Board {
     }
 
     /// Passes the parts that no confirmed snapshot of this board has stored to `sink`, each after its dependencies and
-    /// the manifest last. With `anew`, passes all parts. After an error of `sink`, nothing counts as stored.
+    /// the manifest last. With `all`, passes every part. After an error of `sink`, nothing counts as stored.
     pub fn store<E>(
         &self,
-        anew: bool,
+        all: bool,
         sink: &mut dyn FnMut(SnapshotPart) -> Result<(), E>,
     ) -> Result<EncodedSnapshot<'_>, E> {
         let (trees, rest) = self.to_stored();
@@ -194,7 +194,7 @@ impl Board {
         let of = self.head.0;
         let board = serde_json::to_string(&self.id).expect("a text is JSON");
         let (manifest, marks) = {
-            let mut writer = Writer::new(anew, sink);
+            let mut writer = Writer::new(all, sink);
             writer.raw(&format!(
                 "{{\"layout\":{LAYOUT},\"board\":{board},\"seal\":\"{}\",\"head\":[{of},\"{}\"],\"trees\":[",
                 self.hasher.seal(),
@@ -290,7 +290,7 @@ impl Board {
             return Err(unreadable("it counts further than a board can"));
         }
         if rest.commits.len() as u64 != state.version().0 || rest.files.edits > state.version().0 {
-            return Err(unreadable("it does not say of every version who made it"));
+            return Err(unreadable("a version has no author"));
         }
         // The snapshot predates the edit count; only the journal has it.
         let knows_files = |state: &State| state.root().child(FILES).is_some_and(|files| files.part_count() > 0);

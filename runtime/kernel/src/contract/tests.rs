@@ -288,7 +288,7 @@ fn a_refusal_names_what_would_be_right() {
 }
 
 #[test]
-fn a_place_that_the_schema_does_not_have_is_told_even_where_a_grant_is_wide() {
+fn a_place_that_the_schema_does_not_have_is_reported_even_where_a_grant_is_wide() {
     let contract =
         contract(json!(["/**"]), json!([{"path": "/**", "ops": ["add", "replace"], "value": {"type": "integer"}}]));
     let schema = schema(json!({

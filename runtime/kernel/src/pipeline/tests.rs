@@ -19,7 +19,7 @@ fn stale(code: Code, place: &str, message: &str) -> Violation {
 }
 
 #[test]
-fn what_changed_is_told_as_far_as_the_worker_may_read() {
+fn what_changed_is_reported_as_far_as_the_worker_may_read() {
     let worker = json!({"agent": "script", "reads": ["/shown", "/list/*/text"], "writes": [{"path": "/out"}]});
     let worker = serde_json::from_value(worker).expect("a worker");
     let contract = crate::contract::Contract::compile(
@@ -36,7 +36,7 @@ fn what_changed_is_told_as_far_as_the_worker_may_read() {
     ];
     let sight = Visibility { readable: &contract.readable(&crate::tree::Node::Null), in_view: None, written: &[] };
     mask::mask_violations(Stage::Freshness, &mut violations, &sight);
-    let told: Vec<String> = violations.iter().map(|violation| violation.told().into_owned()).collect();
+    let told: Vec<String> = violations.iter().map(|violation| violation.message_with_author().into_owned()).collect();
     assert_eq!(
         told,
         [

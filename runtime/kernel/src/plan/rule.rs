@@ -6,7 +6,7 @@ use jsonptr::PointerBuf;
 
 use super::QuiescenceWait;
 use crate::bindings::BindingSource;
-use crate::blueprint::EventOp;
+use crate::blueprint::{EventOp, Priority};
 use crate::cron::Cron;
 use crate::expr::Expr;
 use crate::id::{GroupName, RuleName, WorkerName};
@@ -26,8 +26,8 @@ pub struct Rule {
     pub binds: BindingSource,
     /// Condition of the rule.
     pub when: Option<Expr>,
-    /// True if its invocations are queued ahead of all that are not urgent.
-    pub urgent: bool,
+    /// Place of its invocations in the queue.
+    pub priority: Priority,
     /// Delay before the invocation is queued, if any.
     pub delay: Option<Delay>,
 }

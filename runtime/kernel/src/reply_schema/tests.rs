@@ -310,7 +310,7 @@ fn tests_are_for_those_whose_freshness_nobody_else_checks() {
 }
 
 #[test]
-fn what_is_there_is_not_told_to_who_may_not_read_it() {
+fn what_is_there_is_not_reported_to_who_may_not_read_it() {
     let offered = |reads: Value, writes: Value| Value::from(branches(&form(reads, writes)));
     let status = json!({"enum": ["draft", "verified", "refused"]});
     // The number of claims is not revealed.

@@ -463,7 +463,7 @@ fn a_trigger_that_may_not_be_read_is_not_named() {
 }
 
 #[test]
-fn who_has_tools_is_told_to_use_them_before_the_answer() {
+fn a_worker_with_tools_is_asked_to_use_them_before_the_answer() {
     let mut worker = extractor();
     let before = Prompt::new(&worker, &view(&worker, &json!({}), &start(), &[], 4000));
     assert!(!before.system.contains("tools") && !before.user.contains("tools"), "{before:?}");

@@ -184,7 +184,7 @@ fn every_way_to_answer_wrongly_has_a_code_and_changes_nothing() {
 }
 
 #[test]
-fn a_refusal_is_told_to_the_worker_who_may_try_again() {
+fn a_refusal_is_reported_to_the_worker_who_may_try_again() {
     let mut played = office(json!({"attempts": 2}));
     played.signal();
     played.answer(pay(500), None);

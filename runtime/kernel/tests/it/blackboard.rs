@@ -443,7 +443,7 @@ fn act_at(played: &Played, path: &str) -> String {
 }
 
 #[test]
-fn rooms_of_random_members_are_told_to_nobody_else() {
+fn rooms_of_random_members_are_reported_to_members_only() {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) };
     let mut runner = proptest::test_runner::TestRunner::new(config);
     let counted = std::cell::RefCell::new((0, 0, BTreeMap::<String, usize>::new()));

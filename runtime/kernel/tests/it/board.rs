@@ -183,7 +183,7 @@ fn what_has_ended_does_not_end_again() {
 }
 
 #[test]
-fn a_rule_that_cannot_decide_is_told_once_for_each_commit() {
+fn a_rule_that_cannot_decide_is_reported_once_for_each_commit() {
     let mut played = Played::new(json!({
         "workers": {"w": {"agent": "script", "script": [[]], "writes": [{"path": "/list", "ops": ["replace"]}]}},
         "rules": [{"name": "odd", "trigger": {"op": "add", "path": "/list/*"}, "when": "value.kind == 'x'", "run": "w"}],

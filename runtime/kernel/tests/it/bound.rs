@@ -58,7 +58,7 @@ fn refused(outcome: Outcome) -> (Stage, Code) {
 }
 
 #[test]
-fn an_invocation_sees_what_woke_it_and_is_told_what_the_name_stands_for() {
+fn an_invocation_sees_its_trigger_and_the_value_of_the_name() {
     let mut played = Played::new(notes(json!([]), json!({})));
     (0..3).for_each(|n| add(&mut played, "-", n));
     assert_eq!(played.calls.len(), 3);
@@ -167,7 +167,7 @@ fn a_reply_may_have_the_name_where_its_token_belongs_and_is_known_again_by_its_w
 }
 
 #[test]
-fn a_refusal_is_told_where_it_happened_only() {
+fn a_refusal_is_reported_where_it_happened_only() {
     let mut played = Played::new(notes(json!([]), json!({"limits": {"attempts": 3}})));
     (0..2).for_each(|n| add(&mut played, "-", n));
     let wrong = json!([{"op": "replace", "path": "/notes/{note}/status", "value": "wrong"}]);

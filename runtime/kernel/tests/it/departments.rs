@@ -326,7 +326,7 @@ fn what_another_was_asked_is_no_need() {
 }
 
 #[test]
-fn a_department_of_which_more_is_to_be_told_than_there_is_room_is_refused() {
+fn a_department_with_a_description_beyond_the_limit_is_rejected() {
     let mut manifest = notes();
     let example = |n: usize| json!({"text": format!("{n} {}", "x".repeat(390)), "classified": {"action": "add", "slots": {"item": "y".repeat(900)}}});
     manifest["examples"] = (0..16).map(example).collect();
@@ -338,7 +338,7 @@ fn a_department_of_which_more_is_to_be_told_than_there_is_room_is_refused() {
 }
 
 #[test]
-fn a_member_that_no_role_but_classify_may_see_is_not_in_what_they_are_told() {
+fn a_member_that_only_classify_may_see_is_in_no_other_prompt() {
     let mut manifest = notes();
     manifest["examples"] =
         json!([{"text": "Remember the zebra.", "classified": {"action": "add", "slots": {"item": "zebra"}}}]);
@@ -365,7 +365,7 @@ fn more_folders_than_there_may_be_are_refused() {
 }
 
 #[test]
-fn the_findings_of_all_manifests_are_told_together() {
+fn the_findings_of_all_manifests_are_reported_together() {
     let (mut one, mut other) = (notes(), notes());
     one["needs"]["weather"] = json!({"type": "string"});
     (other["name"], other["storage"]["entity"]) = (json!("others"), json!(""));

@@ -33,7 +33,7 @@ fn told(played: &mut Played, worker: &str) -> Vec<String> {
 }
 
 #[test]
-fn others_refusals_where_a_worker_writes_are_told_without_values() {
+fn others_refusals_where_a_worker_writes_are_reported_without_values() {
     let mut played = review();
     let secret = json!([{"op": "add", "path": "/claims/-", "value": {"status": "S3CRET"}}]);
     played.direct("one", &secret.to_string());
@@ -58,7 +58,7 @@ fn others_refusals_where_a_worker_writes_are_told_without_values() {
 }
 
 #[test]
-fn of_many_refusals_the_last_of_others_and_of_its_own_are_told() {
+fn of_many_refusals_the_last_of_others_and_of_its_own_are_reported() {
     let mut played = review();
     for value in 0..5 {
         played.direct("one", &json!([{"op": "add", "path": "/claims/-", "value": value}]).to_string());

@@ -142,9 +142,16 @@ fn a_group_says_in_which_order_all_of_it_is_woken() {
 }
 
 #[test]
-fn who_is_urgent_goes_before_all_who_wait_and_not_before_other_urgent_ones() {
+fn invocations_of_high_priority_go_before_all_that_wait_and_not_before_each_other() {
+    for (word, value) in [("priority", json!("high")), ("urgent", json!(true))] {
+        prioritized(word, value);
+    }
+}
+
+/// Plays the crew with one rule of high priority.
+fn prioritized(word: &str, value: Value) {
     let mut members = serde_json::to_value(&*crew(json!({})).board.plan().blueprint).expect("it is JSON");
-    members["rules"][4]["urgent"] = json!(true);
+    members["rules"][4][word] = value;
     let mut played = Played::new(members);
     played.signal();
     for name in ["cid", "ada"] {
@@ -226,7 +233,7 @@ fn a_schedule_is_due_while_anybody_of_the_group_has_invocations_left() {
 }
 
 #[test]
-fn who_chooses_is_told_whom_it_can_choose_and_held_to_it() {
+fn a_chooser_learns_its_candidates_and_is_held_to_them() {
     let mut played = crew(json!({}));
     call(&mut played, "begin", Value::Null);
     let told = format!("{}\n{}", played.instructions(), played.view());

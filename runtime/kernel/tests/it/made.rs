@@ -206,7 +206,7 @@ fn a_reply_that_cannot_be_read_is_refused_in_words_of_its_form() {
 }
 
 #[test]
-fn a_worker_is_told_of_its_form_and_of_nothing_else() {
+fn a_worker_learns_of_its_form_and_of_nothing_else() {
     let mut played = Played::new(members());
     wake(&mut played, "criticise");
     let (instructions, view) = (played.instructions().to_owned(), played.view().to_owned());

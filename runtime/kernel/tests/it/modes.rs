@@ -242,7 +242,7 @@ fn a_structured_blackboard_takes_what_it_is_given_and_tells_only_what_is_no_obje
 }
 
 #[test]
-fn a_structured_blackboard_appends_as_often_as_it_is_told_and_in_that_order() {
+fn a_structured_blackboard_appends_as_often_as_it_is_asked_and_in_that_order() {
     let mut played = board(Mode::Structured {});
     let reply = r#"{"/notes/-": "b", "/notes/-": "a", "/notes/1": "c", "/notes/2": "d", "count": 1, "count": 2}"#;
     assert_eq!(refusal(&mut played, reply), None);

@@ -136,7 +136,7 @@ fn a_repetition_is_known_by_the_words() {
 }
 
 #[test]
-fn the_breaker_counts_passes_only_where_it_is_told_to() {
+fn the_breaker_counts_passes_only_where_it_is_set_to() {
     let mut played = board();
     for _ in 0..20 {
         played.signal();

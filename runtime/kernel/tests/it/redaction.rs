@@ -214,7 +214,7 @@ fn a_record_is_erased_with_the_values_it_brought() {
 }
 
 #[test]
-fn the_same_text_elsewhere_is_told_and_goes_when_asked() {
+fn the_same_text_elsewhere_is_reported_and_goes_when_asked() {
     let mut played = board();
     played.signal();
     played.answer(json!([{"op": "add", "path": "/people/x", "value": {"name": SECRET}}]), None);
@@ -629,7 +629,7 @@ fn names_in_the_places_of_refusals_go_with_the_value_the_place_or_the_record() {
 }
 
 #[test]
-fn a_name_with_an_erased_text_is_told_and_goes_everywhere() {
+fn a_name_with_an_erased_text_is_reported_and_goes_everywhere() {
     let name = "Zaphod Quux";
     let mut played = board();
     let members = json!({"of Zaphod Quux": {"n": 1}, "name": "the first"});

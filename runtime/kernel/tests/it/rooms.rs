@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 #[test]
-fn nobody_is_told_of_a_room_of_which_it_is_no_member() {
+fn only_members_learn_of_a_room() {
     let (mut shown, mut hidden, mut refused) = (0, 0, BTreeMap::<(Stage, Code), usize>::new());
     let situations = (
         prop::sample::select(&["none", "target", "reads", "members"][..]),
@@ -216,7 +216,7 @@ fn what_is_moved_or_shifted_is_not_read_on_the_way() {
 }
 
 #[test]
-fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_is_told_of_neither() {
+fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_learns_of_neither() {
     let mut played = met(json!({"quelm": room(&["ann", "bob"], &["<QUELM> 1"])}));
     let wake = |played: &mut Played| {
         played.give(Input::Signal { name: "ann".into(), value: Value::Null, key: None });
@@ -345,7 +345,7 @@ fn a_document_that_would_be_too_large_tells_nothing_of_its_size() {
 }
 
 #[test]
-fn who_writes_where_it_may_not_read_is_told_what_is_wrong_with_its_own_words() {
+fn who_writes_where_it_may_not_read_learns_what_is_wrong_with_its_own_words() {
     let mut played = met(json!({}));
     played.give(Input::Signal { name: "ann".into(), value: Value::Null, key: None });
     let open = json!([{"op": "add", "path": "/board/rooms/quelm", "value": {"members": ["bob"], "messages": [7]}}]);

@@ -95,12 +95,19 @@ fn who_waits_in_the_queue_is_not_queued_once_more() {
 }
 
 #[test]
-fn who_is_exempt_waits_for_no_place_and_takes_none() {
+fn an_unmetered_worker_waits_for_no_slot_and_takes_none() {
+    for word in ["unmetered_concurrency", "exempt"] {
+        unmetered(word);
+    }
+}
+
+/// Plays a board of one slot, in which `word` leaves one worker out of the limit.
+fn unmetered(word: &str) {
     let seat =
         |limits: Value| json!({"agent": "llm", "limits": limits, "writes": [{"path": "/list/-", "ops": ["add"]}]});
     let mut played = Played::new(json!({
         "concurrency": 1,
-        "workers": {"judge": seat(json!({"exempt": true, "attempts": 2})), "silent": seat(json!({}))},
+        "workers": {"judge": seat(json!({word: true, "attempts": 2})), "silent": seat(json!({}))},
         "rules": [
             {"name": "begin", "trigger": {"signal": "begin"}, "run": "silent"},
             {"name": "late", "trigger": {"signal": "late"}, "run": "judge"},

@@ -116,11 +116,7 @@ fn what_nobody_waits_for_takes_no_room() {
         let value = json!("x".repeat(1_000_000));
         let rejection = refused(played.give(Input::Signal { name: name.to_owned(), value, key: None }));
         assert_eq!(rejection.code, Code::UnknownSignal);
-        assert!(
-            rejection.violations[0].message.ends_with("rules wait for `go`"),
-            "{}",
-            rejection.violations[0].message
-        );
+        assert!(rejection.violations[0].message.ends_with("rules handle `go`"), "{}", rejection.violations[0].message);
         assert!(rejection.violations[0].message.len() < 300);
     }
     played.give(Input::Cancel);

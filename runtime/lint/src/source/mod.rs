@@ -230,6 +230,12 @@ impl Source {
         (place.file > 0).then(|| self.files.get(place.file).map(|file| file.name.as_str()))?
     }
 
+    /// Returns true if the blueprint's own text has the value at a JSON Pointer: neither a fragment nor an expansion.
+    pub(crate) fn is_own(&self, pointer: &str) -> bool {
+        let file = self.place("/blueprint").map(|(place, _)| place.file);
+        self.place(pointer).is_some_and(|(place, exact)| exact && Some(place.file) == file)
+    }
+
     /// Returns the sort key of a finding: file, then position.
     pub(crate) fn order(&self, finding: &Diagnostic) -> (usize, Option<Position>) {
         let named = |name: &String| self.files.iter().position(|file| file.name == *name);

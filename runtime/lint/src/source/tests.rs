@@ -77,7 +77,7 @@ fn what_readers_disagree_on_is_refused_where_it_stands() {
         ("%YAML 1.1\n---\na: yes", "1:1 yaml_syntax YAML directives are disallowed"),
         ("", "1:1 yaml_syntax the file is empty"),
         ("# nothing", "1:1 yaml_syntax the file is empty"),
-        ("a: &x [*x]", "1:8 yaml_syntax this alias stands inside the value it names"),
+        ("a: &x [*x]", "1:8 yaml_syntax this alias is inside the value it names"),
         ("a: *nope", "1:4 yaml_syntax while parsing node, found unknown anchor"),
         ("a: b: c", "1:5 yaml_syntax mapping values are not allowed in this context"),
         ("a: \"open", "1:4 yaml_syntax unclosed quote"),

@@ -196,7 +196,7 @@ impl Composer {
         }
         let Some((value, from)) = self.anchors.get(&anchor) else {
             let help = "Write the value out; a value cannot be part of itself.";
-            return Err(YamlError::syntax(at, "this alias stands inside the value it names", help));
+            return Err(YamlError::syntax(at, "this alias is inside the value it names", help));
         };
         let (value, from) = (value.clone(), from.clone());
         if self.open.len() + json::depth(&value) > DEPTH_MAX {

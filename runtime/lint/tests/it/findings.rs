@@ -41,6 +41,22 @@ fn the_sound_blueprint_has_no_finding_and_is_returned() {
     assert_eq!(again.blueprint, Some(blueprint));
 }
 
+/// Former names are silent in format 1, and in fragments, which serve both formats; new names are silent in format 2.
+#[test]
+fn a_former_name_is_reported_only_in_the_text_of_a_blueprint_of_format_2() {
+    const LIMITS: &str = "  writer:\n    limits: {exempt: true}\n";
+    const RULE: &str = "    run: writer\n    urgent: true\n";
+    assert_eq!(found(&[("  writer:\n", LIMITS), ("    run: writer\n", RULE)]), []);
+    const NEW_LIMITS: &str = "  writer:\n    limits: {unmetered_concurrency: true}\n";
+    const NEW_RULE: &str = "    run: writer\n    priority: high\n";
+    assert_eq!(found(&[FORMAT_2, ("  writer:\n", NEW_LIMITS), ("    run: writer\n", NEW_RULE)]), []);
+    const FRAGMENT: &str =
+        "rules:\n  - {name: late, trigger: {op: replace, path: /claims/*}, run: writer, urgent: true}\n";
+    let fixture =
+        with("none", &[FORMAT_2, ("name: review\n", "name: review\nuse: [late.yaml]\n")], &[("late.yaml", FRAGMENT)]);
+    assert!(fixture.findings().iter().all(|finding| finding.code != "renamed_field"));
+}
+
 /// A rule on a group is judged for each of its members, and `$defs/group:team` resolves in a schema.
 #[test]
 fn a_group_is_judged_by_all_who_are_in_it() {

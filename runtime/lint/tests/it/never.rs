@@ -210,7 +210,7 @@ fn a_condition_that_wants_a_required_member_to_be_missing_never_holds() {
 
 #[test]
 fn a_rule_that_its_own_worker_wakes_in_vain_is_found() {
-    let twice = "`r` wakes `w` again for what it writes itself, and there is nothing then that it may write: it may only add \
+    let twice = "`r` triggers `w` again for its own write, and then it may write nothing more: it may only add \
                  `/notes/{note}/status`";
     let once = json!({"path": "/notes/{note}/status", "ops": ["add"]});
     for (trigger, writes, told) in [
@@ -329,7 +329,7 @@ fn a_name_is_declared_by_any_of_the_schemas_that_are_combined() {
     // A place beyond the end of a list of fixed length.
     let mut blueprint = board();
     blueprint["rules"][0]["when"] = "state.pair[2] == 1".into();
-    let message = "`/pair/2` is no place of the document: `/pair` has no `2`";
+    let message = "`/pair/2` does not exist in the state schema: `/pair` has no `2`";
     assert_eq!(found(blueprint, "/rules/0/when"), [("unknown_member".to_owned(), message.to_owned())]);
 }
 
@@ -367,10 +367,10 @@ fn limits_suffice_for_what_follows_one_for_one() {
     let all = [("reader", 200), ("checker", 200), ("judge", 200)];
     assert_eq!(limited(100, &[], &|_| ()), [""; 0]);
     assert_eq!(limited(150, &all, &|_| ()), [""; 0]);
-    let of_checker = "with this request, `checker` is woken 150 times if each invocation of `reader` writes its `/notes/{doc}`, and its \
+    let of_checker = "with this request, `checker` is triggered 150 times if each invocation of `reader` writes its `/notes/{doc}`, and its \
                       `limits.invocations` allow 100";
     assert_eq!(limited(150, &[("reader", 200), ("judge", 200)], &|_| ()), [of_checker]);
-    let of_judge = "with this request, `judge` is woken 150 times if each invocation of `checker` writes its `/notes/{n}/status`, and its \
+    let of_judge = "with this request, `judge` is triggered 150 times if each invocation of `checker` writes its `/notes/{n}/status`, and its \
                     `limits.invocations` allow 100";
     assert_eq!(limited(150, &all[..2], &|_| ()), [of_judge]);
     let few_commits = |blueprint: &mut Value| blueprint["limits"]["commits"] = 400.into();
@@ -385,7 +385,7 @@ fn limits_suffice_for_what_follows_one_for_one() {
     // A delay changes nothing, and a worker without writes commits nothing.
     let delayed = |blueprint: &mut Value| blueprint["rules"][0]["delay"] = "1s".into();
     assert_eq!(limited(150, &[("reader", 200), ("judge", 200)], &delayed), [of_checker]);
-    let of_reader = "with this request, `reader` is woken 3 times, and its `limits.invocations` allow 1";
+    let of_reader = "with this request, `reader` is triggered 3 times, and its `limits.invocations` allow 1";
     assert_eq!(limited(3, &[("reader", 1)], &delayed), [of_reader]);
     let silent = |blueprint: &mut Value| {
         few_commits(blueprint);
@@ -426,11 +426,7 @@ fn a_script_that_is_always_refused_is_found() {
             json!({"pass": true}),
             Some("`w` answers with what is refused at `/pass`: pass is a text that says why nothing is proposed"),
         ),
-        (
-            json!({"clarify": {"question": "which?"}}),
-            json!({}),
-            Some("`w` asks a person, and there is nobody whom it may ask"),
-        ),
+        (json!({"clarify": {"question": "which?"}}), json!({}), Some("`w` asks a person, and has no `clarify`")),
         (
             json!({"intent": "none"}),
             json!({}),
@@ -538,7 +534,7 @@ fn what_nobody_can_bring_about_is_found() {
     replaced["workers"]["last"]["writes"] = json!([{"path": "/summary", "ops": ["replace"]}]);
     assert_eq!(
         found(replaced, "/state"),
-        [("never_written".to_owned(), "`/summary` is not there at first and may only be replaced".to_owned())]
+        [("never_written".to_owned(), "`/summary` is never initialised and may only be replaced".to_owned())]
     );
     // A path that ends with a slash denotes a member with an empty name.
     let mut slash = tickets(json!({}), json!({}));
@@ -620,7 +616,7 @@ fn a_worker_that_each_element_wakes_and_that_may_write_once_is_found() {
         found(blueprint, "/rules/1/trigger").into_iter().filter(|(code, _)| code == "nothing_left").collect::<Vec<_>>()
     };
     let of_each = json!({"trigger": {"op": "add", "path": "/tickets/{t}"}});
-    let message = "`sum` wakes `last` for each change at `/tickets/{t}`, and it may only add `/summary`: after the first call there is nothing \
+    let message = "`sum` triggers `last` for each change at `/tickets/{t}`, and it may only add `/summary`: after the first call there is nothing \
                    that it may write";
     assert_eq!(each(json!({}), of_each.clone()), [("nothing_left".to_owned(), message.to_owned())]);
     for (seat, rule) in [
@@ -673,7 +669,7 @@ fn results_that_a_join_waits_for_and_nothing_reads_are_found() {
 }
 
 #[test]
-fn a_fault_is_told_once_and_names_what_was_meant() {
+fn a_fault_is_reported_once_and_names_what_was_meant() {
     // A misspelt trigger is reported once, as an undeclared name.
     let mut blueprint = tickets(json!({}), json!({}));
     blueprint["rules"]

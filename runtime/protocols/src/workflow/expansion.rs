@@ -154,7 +154,7 @@ pub fn expand(definition: &Definition, from_request: bool) -> Expansion {
 /// Generates the rules and invariants.
 fn each_element(definition: &Definition, mut element: impl FnMut(&'static str, Option<&String>, Value)) {
     const RULES: &str = "/rules";
-    // Decisions take precedence over queued invocations.
+    // Decisions take precedence over queued invocations. `urgent` and `exempt` are the words that all formats have.
     let decide = |name: &str, trigger: Value, when: Option<String>| {
         let mut rule = json!({"name": name, "trigger": trigger, "run": WORKER, "urgent": true});
         if let Some(when) = when {

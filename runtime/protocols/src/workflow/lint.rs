@@ -11,7 +11,7 @@ use crate::Role;
 pub(super) const CODES: &[FindingCode] = &[
     ("workflow_empty", Error, "A workflow has no node."),
     ("workflow_too_large", Error, "The workflow of a blueprint has more nodes than it may have."),
-    ("workflow_node_id", Error, "A node says that it is another than the one under whose id it stands."),
+    ("workflow_node_id", Error, "A node's `node_id` differs from its key."),
     ("workflow_node_name", Error, "The id of a node is no name."),
     ("workflow_self_dependency", Error, "A node waits for itself."),
     ("workflow_unknown_dependency", Error, "A node waits for one that is not there."),

@@ -47,7 +47,7 @@ fn each_node_and_each_dependency_is_taken_once() {
 }
 
 #[test]
-fn everything_that_is_wrong_with_nodes_is_told_at_once() {
+fn everything_that_is_wrong_with_nodes_is_reported_at_once() {
     let mut wrong = definition(&[("a", &["a"]), ("b", &["x", "y"]), ("c", &[])]);
     wrong.nodes.get_mut("c").expect("it is there").node_id = Some("d".to_owned());
     let problems = check(&wrong).expect_err("it is wrong");
@@ -65,7 +65,7 @@ fn everything_that_is_wrong_with_nodes_is_told_at_once() {
 }
 
 #[test]
-fn a_cycle_is_told_by_its_nodes_alone() {
+fn a_cycle_is_reported_by_its_nodes_alone() {
     let given = definition(&[("a", &[]), ("b", &["a", "d"]), ("c", &["b"]), ("d", &["c"]), ("e", &["d"])]);
     let found = check(&given);
     let nodes: Vec<String> = ["b", "c", "d"].map(str::to_owned).into();

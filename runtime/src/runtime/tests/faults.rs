@@ -366,7 +366,7 @@ enum Then {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_that_is_durable_is_told_of_once_it_is_published_or_the_board_is_gone() {
+async fn a_durable_record_is_reported_once_it_is_published_or_the_board_is_closed() {
     for then in [Then::Published, Then::Crashed, Then::Closed] {
         let dir = dir();
         let journal = Faulty::new(sqlite(dir.path()));

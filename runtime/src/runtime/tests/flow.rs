@@ -21,7 +21,7 @@ async fn a_board_runs_until_it_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_is_told_all_about_the_call() {
+async fn an_agent_learns_all_about_the_call() {
     let dir = dir();
     let (seen, mut calls) = tokio::sync::mpsc::unbounded_channel();
     let agent = agent(move |call| {
@@ -268,7 +268,7 @@ impl Agent for Ended {
 }
 
 #[tokio::test]
-async fn an_agent_is_told_when_a_board_is_not_run_here_any_more() {
+async fn an_agent_learns_when_a_board_is_not_run_here_any_more() {
     let (dir, agent) = (dir(), Arc::new(Ended::default()));
     let runtime = runtime(sqlite(dir.path()), Arc::clone(&agent) as Arc<dyn Agent>).await;
     let boards = [create(&runtime, steps(1)).await, create(&runtime, five_steps()).await];

@@ -38,7 +38,7 @@ async fn watched(journal: &SqliteJournal, observer: Arc<dyn Observer>) -> Runtim
 }
 
 #[tokio::test]
-async fn every_record_is_told_once_also_over_a_restart_and_a_recovery() {
+async fn every_record_is_reported_once_also_over_a_restart_and_a_recovery() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let told = Arc::new(Told::default());
@@ -70,7 +70,7 @@ async fn every_record_is_told_once_also_over_a_restart_and_a_recovery() {
 }
 
 #[tokio::test]
-async fn a_repetition_is_told_as_such_and_not_as_records() {
+async fn a_repetition_is_reported_as_such_and_not_as_records() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let told = Arc::new(Told::default());

@@ -83,7 +83,7 @@ pub enum JournalError {
         what: String,
     },
     /// A part of a snapshot references one that is not stored.
-    #[error("board {board} has no part {hash}, which a part of its next snapshot names; the snapshot is taken anew")]
+    #[error("board {board} has no part {hash}, which a part of its next snapshot names; all parts are stored again")]
     MissingPart {
         /// Board of the snapshot.
         board: BoardId,

@@ -250,7 +250,7 @@ fn noted_as(names: &[Digest]) -> String {
 fn note_names(connection: &Connection, board: &BoardId, parts: &[(String, String)]) -> Result<()> {
     let sql = "UPDATE parts SET names = ?3 WHERE board = ?1 AND hash = ?2";
     for (hash, names) in parts {
-        tracing::warn!(%board, hash, "a part of a snapshot was noted to name other parts than it does; mended");
+        tracing::warn!(%board, hash, "the stored references of a part of a snapshot were wrong; repaired");
         execute(connection, sql, (board.as_str(), hash, names))?;
     }
     Ok(())

@@ -109,7 +109,7 @@ fn further_requests_of_a_call_count_against_the_limits_of_its_model() {
 }
 
 #[test]
-fn the_wait_for_tokens_is_told_whole_and_paid_in_parts() {
+fn the_wait_for_tokens_is_reported_whole_and_paid_in_parts() {
     let mut core = core();
     // Ten tokens a second, with a burst of thirty.
     let endpoint = endpoint("m", Limits { tokens_per_minute: at_most(600), ..Limits::default() });

@@ -76,7 +76,7 @@ async fn a_refused_model_is_probed_after_the_wait_and_reports_both() {
 }
 
 #[test]
-fn a_refusal_that_an_operator_must_mend_is_told_and_closes_nothing() {
+fn a_refusal_that_an_operator_must_fix_is_reported_and_closes_nothing() {
     let gate = gate();
     let mut transitions = gate.subscribe();
     for prompt in 1..3 {

@@ -26,7 +26,7 @@ fn a_selection_is_enumerated_up_to_a_limit() {
 }
 
 #[test]
-fn a_change_is_told_by_what_was_and_what_is() {
+fn a_change_is_reported_by_what_was_and_what_is() {
     let row =
         json!([{"id": 1, "before": {"list": "office", "item": "tea"}, "after": {"list": "household", "item": "tea"}}]);
     let told = done(&notes(), &outcome("move", row, 1), RESULT_BYTES_MAX);
@@ -55,7 +55,7 @@ fn a_question_waits_from_now_on() {
 }
 
 #[test]
-fn what_is_too_much_to_be_told_is_cut_and_said_to_be() {
+fn what_is_too_much_to_be_reported_is_cut_and_said_to_be() {
     let long = |n: usize| format!("{n} {}", "\u{1f34c}".repeat(190));
     let rows: Vec<Value> = (0..100).map(|n| json!({"id": n, "after": {"list": "office", "item": long(n)}})).collect();
     let told = done(&notes(), &outcome("show", json!(rows), 200), RESULT_BYTES_MAX);

@@ -120,7 +120,7 @@ fn a_slot_that_is_filled_with_nothing_is_not_said() {
 }
 
 #[test]
-fn what_is_not_there_is_told_with_what_is_near() {
+fn what_is_not_there_is_reported_with_what_is_near() {
     let there = [("household", "banana bread"), ("office", "coffee"), ("office", "tea")];
     let none = found("remove", json!({"item": "coffees", "list": "garage"}), &there);
     assert_eq!((none.status, none.why), (Status::None, Some(UnresolvedReason::NotFound)));

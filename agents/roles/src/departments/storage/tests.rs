@@ -141,7 +141,7 @@ fn a_copy_is_of_what_was_there_before_a_moment() {
 }
 
 #[test]
-fn new_fields_are_added_and_others_are_told_of() {
+fn new_fields_are_added_and_others_are_reported() {
     let storage = Storage::in_memory();
     add(&storage, &notes(), "b:1", "tea").expect("it is written");
     let wider = changed(|of| {

@@ -14,7 +14,7 @@ fn question(artifact: Value, votes: &Value) -> String {
 }
 
 #[test]
-fn a_person_is_told_what_it_is_about_and_what_critics_said() {
+fn a_person_learns_what_it_is_about_and_what_critics_said() {
     let votes = json!([
         {"critic_id": "ann", "score": 8.3333, "confidence": 0.2, "passed": true, "weaknesses": ["no tests", "no\nend"],
             "recommendations": ["test it"]},

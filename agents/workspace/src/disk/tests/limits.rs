@@ -32,11 +32,11 @@ fn child() -> PathBuf {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_half_written() {
+fn a_full_disk_is_reported_and_nothing_is_half_written() {
     if !is_child() {
         let root = directory();
         apart(
-            "limits::a_full_disk_is_told_and_nothing_is_half_written",
+            "limits::a_full_disk_is_reported_and_nothing_is_half_written",
             root.path(),
             "-Urm",
             "mount -t tmpfs -o size=256k tmpfs .",
@@ -62,10 +62,10 @@ fn a_full_disk_is_told_and_nothing_is_half_written() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_told() {
+fn a_directory_that_cannot_be_written_is_reported() {
     if !is_child() {
         let root = directory();
-        let test = "limits::a_directory_that_cannot_be_written_is_told";
+        let test = "limits::a_directory_that_cannot_be_written_is_reported";
         apart(
             test,
             root.path(),
@@ -80,10 +80,10 @@ fn a_directory_that_cannot_be_written_is_told() {
 }
 
 #[test]
-fn parts_that_may_not_be_read_or_written_are_told() {
+fn parts_that_may_not_be_read_or_written_are_reported() {
     let root = directory();
     let at = |name: &str| root.path().join(name);
-    let test = "limits::parts_that_may_not_be_read_or_written_are_told";
+    let test = "limits::parts_that_may_not_be_read_or_written_are_reported";
     if !is_child() {
         write(at("locked/a"), "a");
         write(at("closed/a"), "a");
@@ -155,14 +155,14 @@ fn what_is_mounted_below_is_not_served() {
 }
 
 #[test]
-fn when_nothing_more_can_be_watched_that_is_told() {
+fn when_nothing_more_can_be_watched_that_is_reported() {
     if !is_child() {
         let root = directory();
         for at in 0..20 {
             fs::create_dir(root.path().join(format!("d{at}"))).expect("made");
         }
         let setup = "echo 10 > /proc/sys/user/max_inotify_watches";
-        apart("limits::when_nothing_more_can_be_watched_that_is_told", root.path(), "-Ur", setup);
+        apart("limits::when_nothing_more_can_be_watched_that_is_reported", root.path(), "-Ur", setup);
         return;
     }
     let root = child();

@@ -131,7 +131,7 @@ async fn who_gives_up_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_is_told_for_whom() {
+async fn who_waits_in_vain_learns_for_whom() {
     let locks = Locks::default();
     let held = locks.acquire(set(&["a"]), "ada, running format,", soon()).await.expect("it is free");
     tokio::time::sleep(Duration::from_secs(30)).await;

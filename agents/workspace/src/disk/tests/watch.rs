@@ -120,7 +120,7 @@ fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn whoever_listens_late_is_told_of_all_files() {
+async fn whoever_listens_late_learns_of_all_files() {
     let root = directory();
     let disk = Arc::new(open(root.path()));
     let mut watch = watch(&disk).expect("watched");

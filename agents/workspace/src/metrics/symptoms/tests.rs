@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn failures_are_told_apart_by_what_was_raised() {
+fn failures_are_distinguished_by_what_was_raised() {
     for (message, expected) in [
         ("AssertionError: 1 != 2", Symptom::Assertion),
         ("assert False\n +  where False = f()", Symptom::Assertion),

@@ -365,7 +365,7 @@ fn what_not_all_clients_apply_comes_as_a_whole_document() {
 }
 
 #[test]
-fn a_commit_that_cannot_be_told_asks_for_a_document() {
+fn a_commit_that_cannot_be_reported_asks_for_a_document() {
     let (records, states) = played(2);
     let (first, second) = {
         let mut commits = records.iter().filter(|record| record.kind == Kind::Committed);

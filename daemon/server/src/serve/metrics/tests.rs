@@ -164,7 +164,7 @@ fn what_somebody_else_writes_cannot_break_the_text() {
 }
 
 #[test]
-fn restarts_and_repetitions_are_counted_as_they_are_told() {
+fn restarts_and_repetitions_are_counted_as_they_are_reported() {
     let metrics = Arc::new(Metrics::new());
     let counting = Counting::new(Arc::clone(&metrics));
     for what in [RestartScope::Board, RestartScope::Board, RestartScope::JournalWriter] {

@@ -126,7 +126,7 @@ async fn answer(daemon: &Arc<Daemon>, caller: &Caller, board: &BoardId, entry: R
     let payload = match (entry.status, entry.payload) {
         (ResumeStatus::Cancelled, _) => Payload { agrees: false, reason: None, text: None },
         (ResumeStatus::Resolved, payload) => serde_json::from_value(payload.unwrap_or_default())
-            .map_err(|error| wrong(&format!("the payload is not what the interrupt wants: {error}")))?,
+            .map_err(|error| wrong(&format!("the payload does not match the interrupt: {error}")))?,
     };
     let by = people::addressed_person(daemon, caller, board, of).await?;
     let answer = Answer { of, by, digest, agrees: payload.agrees, reason: payload.reason, text: payload.text };
@@ -268,7 +268,7 @@ impl EventStream {
                 None => {
                     self.rest().await;
                     if self.ready.is_empty() {
-                        let detail = "the stream was interrupted: run the board again to go on";
+                        let detail = "the stream was interrupted: run the board again to continue";
                         self.ready.extend(self.reader.fail("interrupted", detail.to_owned()));
                     }
                     continue;

@@ -85,11 +85,11 @@ impl BlueprintInput {
         let errors = report.findings.iter().filter(|finding| finding.severity == Severity::Error).count();
         let blueprint = report.blueprint.ok_or_else(|| {
             Problem::from_code(Code::BlueprintRefused, format!("the blueprint has {errors} errors"))
-                .help("mend what the findings say; POST /v1/blueprints/check finds the same")
+                .help("fix the findings; POST /v1/blueprints/check reports the same")
                 .detail("findings", json!(findings))
         })?;
         if blueprint.rules.is_empty() {
-            let detail = "the blueprint has no rules: nothing would ever wake a worker, and the board would never end";
+            let detail = "the blueprint has no rules: no worker would ever be triggered, and the board would never end";
             return Err(Problem::from_code(Code::NoRules, detail)
                 .help("add a rule, such as {name: begin, trigger: start, run: WORKER}"));
         }

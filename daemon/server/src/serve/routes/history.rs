@@ -65,7 +65,7 @@ pub(crate) struct AtVersion {
 ///
 /// The `ETag` is the digest of the state.
 #[utoipa::path(get, operation_id = "getState", path = "/v1/boards/{board}/state", tag = "history", params(("board" = String, Path), AtVersion),
-    responses((status = 200, description = "The document and its version", body = StateResponse), (status = 304, description = "It is what `If-None-Match` names")))]
+    responses((status = 200, description = "The document and its version", body = StateResponse), (status = 304, description = "The document has the version of `If-None-Match`")))]
 pub(crate) async fn state(
     OnBoard { daemon, caller, board }: OnBoard,
     StrictQuery(AtVersion { at }): StrictQuery<AtVersion>,
@@ -329,11 +329,11 @@ impl RecordFollower {
     pub(crate) async fn next(&mut self) -> Option<Result<Arc<Record>, JournalError>> {
         loop {
             let running = self.daemon.running(&self.board);
-            let takings_up = self.activations.as_mut()?;
+            let activations = self.activations.as_mut()?;
             let next = tokio::select! {
                 biased;
                 next = self.subscription.next() => Some(next),
-                () = until_closed(takings_up) => return None,
+                () = until_closed(activations) => return None,
                 // A board that has ended may stay open to answer retries of requests.
                 () = until_over(running.as_ref()) => None,
             };
@@ -401,8 +401,8 @@ async fn until_over(running: Option<&BoardHandle>) {
     }
 }
 
-async fn until_closed(takings_up: &mut watch::Receiver<u64>) {
-    while takings_up.changed().await.is_ok() {}
+async fn until_closed(activations: &mut watch::Receiver<u64>) {
+    while activations.changed().await.is_ok() {}
 }
 
 fn event(record: &Record) -> Event {

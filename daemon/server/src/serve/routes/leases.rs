@@ -191,7 +191,7 @@ pub(crate) async fn acquire(
 /// Returns true if a board runs, or can be opened. A stalled or stopped board is not opened only to wait for its calls;
 /// waits until another request opens it, and returns false on timeout.
 async fn is_active(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> ApiResult<bool> {
-    let Some(mut takings_up) = daemon.activations() else { return Ok(false) };
+    let Some(mut activations) = daemon.activations() else { return Ok(false) };
     loop {
         if daemon.running(board).is_some() || daemon.summary(board).await?.ended.is_none() {
             return Ok(true);
@@ -199,7 +199,7 @@ async fn is_active(daemon: &Arc<Daemon>, board: &BoardId, until: Instant) -> Api
         if daemon.is_over(board).await? {
             return Err(RuntimeError::BoardEnded(board.clone()).into());
         }
-        match timeout_at(until, takings_up.changed()).await {
+        match timeout_at(until, activations.changed()).await {
             Ok(Ok(())) => {}
             // Timeout, or the daemon stops.
             Ok(Err(_)) | Err(_) => return Ok(false),

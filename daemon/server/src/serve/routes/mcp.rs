@@ -46,7 +46,7 @@ pub(crate) async fn own_seat(
     message: StrictJson<Message>,
 ) -> ApiResult<Response> {
     let Scope::Seat(board, worker) = caller.scope.clone() else {
-        let problem = Problem::from_code(Code::BadPath, "the token does not say whose seat it is");
+        let problem = Problem::from_code(Code::BadPath, "the token names no seat");
         return Err(problem.help("call /mcp/BOARD/WORKER, or have a token for seat:BOARD/WORKER"));
     };
     speak(daemon, &caller, board, worker, &headers, message).await

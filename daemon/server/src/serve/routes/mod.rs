@@ -108,7 +108,7 @@ pub(crate) fn all() -> (Router<Arc<Daemon>>, Description) {
 fn problem() -> Response {
     let schema = Ref::from_schema_name(ProblemDocument::name());
     let content = ContentBuilder::new().schema(Some(schema)).build();
-    let response = ResponseBuilder::new().description("A problem: its code, and what to do about it");
+    let response = ResponseBuilder::new().description("A problem with its code and help");
     response.content("application/problem+json", content).build()
 }
 

@@ -152,7 +152,7 @@ async fn approver_of(daemon: &Arc<Daemon>, board: &BoardId, seq: Seq) -> ApiResu
     match daemon.body(board, seq).await? {
         Some(Said::Approval(approval)) => Ok(approval.approver),
         _ => {
-            let detail = format!("record {seq} asks nobody anything");
+            let detail = format!("record {seq} is no question to a person");
             Err(Problem::new(StatusCode::CONFLICT, rejection::Code::NotPending.as_str(), detail))
         }
     }

@@ -72,11 +72,11 @@ impl Daemon {
                 }
                 Some(Ok((_, Ok(_)))) => recovered.boards += 1,
                 Some(Ok((board, Err(problem)))) => {
-                    tracing::error!(%board, code = problem.code, "the board cannot go on: {}", problem.json()["detail"]);
+                    tracing::error!(%board, code = problem.code, "the board cannot continue: {}", problem.json()["detail"]);
                     recovered.failed += 1;
                 }
                 Some(Err(error)) => {
-                    tracing::error!(%error, "a board could not be taken up");
+                    tracing::error!(%error, "a board could not be recovered");
                     recovered.failed += 1;
                 }
             }

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use crate::failure::Failure;
 
 pub(super) fn corrupt(message: String) -> Failure {
-    Failure::failed("tokens_corrupt", format!("the tokens hold what is none: {message}"))
+    Failure::failed("tokens_corrupt", format!("the tokens have an invalid entry: {message}"))
 }
 
 pub(super) fn parsed<T: DeserializeOwned>(document: Document) -> Result<T, Failure> {

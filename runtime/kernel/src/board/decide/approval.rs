@@ -105,7 +105,8 @@ impl StepBuilder<'_> {
             return refuse(Code::BoardNotRunning, "the board has ended".to_owned());
         }
         let Some(question) = self.board.pending.get(&answer.of) else {
-            let message = format!("no question stands under {}: it is answered, or over, or never was", answer.of);
+            let message =
+                format!("record {} is no open question: it is answered, has expired, or never was one", answer.of);
             return refuse(Code::NotPending, message);
         };
         if question.approver != answer.by {
@@ -160,7 +161,7 @@ fn answer_mismatch(clarify: Option<&ClarifyQuestion>, answer: &Answer) -> Option
         (None, None) => None,
         (Some(_), None) if !answer.agrees => None,
         (None, Some(_)) => Some("the question is whether the person agrees, and no more".to_owned()),
-        (Some(_), Some(_)) if !answer.agrees => Some("who does not answer says nothing but why".to_owned()),
+        (Some(_), Some(_)) if !answer.agrees => Some("a refusal to answer has a reason and no answer".to_owned()),
         (Some(_), None) => Some("the question wants an answer in words".to_owned()),
         (Some(clarify), Some(text)) if !clarify.choices.is_empty() => {
             let offered = || clarify.choices.join(", ");

@@ -133,8 +133,8 @@ impl StepBuilder<'_> {
         let heard: Vec<String> = heard.into_iter().take(SIGNALS_NAMED_MAX).map(|name| format!("`{name}`")).collect();
         let name = &signal[..signal.floor_char_boundary(SIGNAL_SHOWN_MAX)];
         let message = match heard.as_slice() {
-            [] => format!("no rule waits for a signal, and so not for `{name}`"),
-            heard => format!("no rule waits for the signal `{name}`; rules wait for {}", heard.join(", ")),
+            [] => format!("no rule handles the signal `{name}`, or any other"),
+            heard => format!("no rule handles the signal `{name}`; rules handle {}", heard.join(", ")),
         };
         Some(Violation::new(Code::UnknownSignal, "", message))
     }

@@ -62,7 +62,7 @@ fn what_was_not_touched_is_not_looked_at() {
 }
 
 #[test]
-fn violations_are_told_as_of_the_whole_document() {
+fn violations_are_reported_as_of_the_whole_document() {
     let schema = compiled(json!({
         "properties": {"claims": {"items": {"$ref": "#/$defs/claim"}}},
         "$defs": {"claim": {

@@ -94,7 +94,7 @@ fn a_place_that_can_never_be_an_array_is_known() {
 }
 
 #[test]
-fn an_illegal_place_is_told_apart_with_the_names_that_would_be_right() {
+fn an_illegal_place_is_reported_with_the_names_that_would_be_right() {
     let schema = review();
     let illegal = |text: &str, legal_prefix: &str, known: &[&str]| {
         let known = known.iter().map(|&name| name.to_owned()).collect();

@@ -10,9 +10,9 @@ use crate::snapshot::{PART_BYTES_MIN, SnapshotError, SnapshotPart};
 /// Stored parts by hash.
 type Parts = BTreeMap<Digest, SnapshotPart>;
 
-/// Stores a tree; `anew` rewrites every part without confirming the marks. Returns the root part and the number of
+/// Stores a tree; `all` rewrites every part without confirming the marks. Returns the root part and the number of
 /// bytes written.
-fn stored(tree: &Node, anew: bool, parts: &mut Parts) -> (SnapshotPart, usize) {
+fn stored(tree: &Node, all: bool, parts: &mut Parts) -> (SnapshotPart, usize) {
     let mut bytes = 0;
     let mut sink = |part: SnapshotPart| {
         assert!(part.names.iter().all(|name| parts.contains_key(name)), "a part names what was not handed out");
@@ -21,10 +21,10 @@ fn stored(tree: &Node, anew: bool, parts: &mut Parts) -> (SnapshotPart, usize) {
         parts.insert(part.hash, part);
         Ok::<_, Infallible>(())
     };
-    let mut writer = Writer::new(anew, &mut sink);
+    let mut writer = Writer::new(all, &mut sink);
     let Ok(_) = writer.value(tree);
     let (root, marks) = writer.finish();
-    if !anew {
+    if !all {
         marks.into_iter().for_each(Mark::confirm);
     }
     (root, bytes)

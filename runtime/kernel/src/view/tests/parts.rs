@@ -142,7 +142,7 @@ fn a_range_is_shown_from_its_first_part_on_and_names_what_has_no_room() {
 }
 
 #[test]
-fn names_of_what_may_not_be_read_are_not_told() {
+fn names_of_what_may_not_be_read_are_not_reported() {
     let long = "x".repeat(800);
     let state = json!({
         "m": {"a": {"t": long, "SECRET": 1}, "SECRET2": {"v": 1}, "b": {"t": long}},
@@ -283,7 +283,7 @@ fn what_is_asked_for_says_what_of_it_is_not_shown() {
 }
 
 #[test]
-fn equal_refusals_are_told_once() {
+fn equal_refusals_are_reported_once() {
     let refused =
         |code: &str| json!({"stage": "schema", "code": code, "violations": [{"pointer": "/a", "message": "no"}]});
     let told = render::feedback(&[refused("a"), refused("b"), refused("a"), refused("a")], true, 2000);

@@ -222,7 +222,7 @@ fn who_takes_part_and_who_is_asked_may_end_it_and_that_is_reported() {
 }
 
 #[test]
-fn an_invalid_draft_is_told_why_and_takes_no_round() {
+fn an_invalid_draft_learns_why_and_takes_no_round() {
     let mut play = Play::opened(priced());
     play.draft("a", json!({"price": "much"}));
     play.draft("a", json!({"price": -1}));
