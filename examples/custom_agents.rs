@@ -11,6 +11,7 @@ use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_lint::source::Source;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::audit;
 use patchboard_runtime::options::Options;
@@ -85,11 +86,11 @@ pub async fn play(
     let journal = patchboard_storage::open(directory.path())?;
     let seats = AgentRegistry::new(Config::default(), &Environment::from_process(), InlinePrograms::Denied);
     let options = Options::new(Arc::new(CustomAgents { own, seats }));
-    let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await?;
+    let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options, PLANS).await?;
     let board = runtime.create(blueprint, request, None).await?;
     let ended = board.wait_for_end().await?;
     let snapshot = board.status();
-    let verified = audit::verify(&*journal, board.id(), Some(snapshot.head.hash))?;
+    let verified = audit::verify(&*journal, board.id(), Some(snapshot.head.hash), &PLANS)?;
     let state = snapshot.state.root().to_value();
     let played = BoardResult {
         end: ended.end.to_string(),

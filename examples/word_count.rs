@@ -12,6 +12,7 @@ use std::sync::Arc;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::Kind;
 use patchboard_lint::source::Source;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Failure, Reply};
 use patchboard_runtime::audit;
 use patchboard_runtime::options::Options;
@@ -72,7 +73,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let directory = tempfile::tempdir()?;
     let journal = patchboard_storage::open(directory.path())?;
-    let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, Options::new(Arc::new(Counting))).await?;
+    let runtime =
+        Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, Options::new(Arc::new(Counting)), PLANS).await?;
 
     let request = json!({"text": "a board is not a chat\nit is a document\nwith a door"});
     let board = runtime.create(blueprint, request, None).await?;
@@ -80,7 +82,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let snapshot = board.status();
     println!("{} at version {}: {} words", ended.end, snapshot.version, snapshot.state.root()["total"]);
 
-    let verified = audit::verify(&*journal, board.id(), Some(snapshot.head.hash))?;
+    let verified = audit::verify(&*journal, board.id(), Some(snapshot.head.hash), &PLANS)?;
     println!("{} records verified", verified.records);
     let records = wait(journal.records(board.id(), None, usize::MAX))?;
     for record in records.iter().filter(|record| matches!(record.kind, Kind::Committed | Kind::Rejected)) {

@@ -7,7 +7,7 @@
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::id::{BoardId, IdempotencyKey, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
+use patchboard_protocols::PLANS;
 use serde_json::{Map, Value, json};
 
 /// Worker that may write all patches of [`Writer`].
@@ -433,7 +433,7 @@ pub fn of(blueprint: Value) -> (Board, Step) {
 /// Creates the board with a salt of zeros at time 0.
 fn made(blueprint: Blueprint) -> (Board, Step) {
     let genesis = NewBoard::new(BoardId::from(blueprint.name.as_str()), blueprint, Value::Null, Timestamp(0));
-    Board::create(genesis, &UncachedPlans).expect("a board")
+    Board::create(genesis, &PLANS).expect("a board")
 }
 
 /// Returns a direct proposal in the writer's name. With `token` it has an idempotency key, as every proposal of an

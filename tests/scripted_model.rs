@@ -9,9 +9,9 @@ use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::board::{self, Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, WorkerName};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Kind, Record};
 use patchboard_kernel::view::Prompt;
+use patchboard_protocols::PLANS;
 use serde_json::Value;
 
 /// Maximum number of calls that are answered.
@@ -54,7 +54,7 @@ impl PlayedBoard {
     /// If the board is rejected, asks for 10,000 answers, or has workers of another kind.
     pub fn of(blueprint: Blueprint, request: Value, mut brain: impl FnMut(&ModelCall) -> Value) -> Self {
         let genesis = NewBoard::new(BoardId::from("played"), blueprint, request, Timestamp(0));
-        let (board, step) = Board::create(genesis, &UncachedPlans).expect("a board");
+        let (board, step) = Board::create(genesis, &PLANS).expect("a board");
         let (mut played, mut calls) =
             (Self { board, records: Vec::new(), asked: Vec::new(), longest_step: 0 }, VecDeque::new());
         played.keep(step, 0, &mut calls);

@@ -28,6 +28,7 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::nested;
 use patchboard_kernel::record::{Cause, End, Ended, Parent};
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{AdmissionDecision, Agent, Call, CallResult, Failure, Permit, Reply};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::error::RuntimeError;
@@ -103,7 +104,7 @@ impl NestedBoards {
     /// # Errors
     /// [`RuntimeError::Start`].
     pub async fn start(&self, journal: Arc<dyn Journal>, options: Options) -> Result<Runtime, RuntimeError> {
-        let runtime = Runtime::start(journal, options).await?;
+        let runtime = Runtime::start(journal, options, PLANS).await?;
         // Only the first runtime is served; boards of a second one cannot nest boards.
         drop(self.runtime.set(runtime.downgrade()));
         Ok(runtime)

@@ -10,6 +10,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::text::counted;
 use patchboard_lint::source::{self, Source};
 use patchboard_lint::{Diagnostic, FINDINGS_MAX, OpaquePlace, Report, Severity};
+use patchboard_protocols::PLANS;
 use patchboard_runtime::error::RuntimeError;
 use serde_json::Value;
 
@@ -138,8 +139,8 @@ pub(crate) fn read_valid(
     {
         // Creating the board reports an invalid request.
         let request = make_request(blueprint).ok();
-        let found =
-            request.and_then(|request| patchboard_lint::check_with_request(source, blueprint.clone(), request).ok());
+        let found = request
+            .and_then(|request| patchboard_lint::check_with_request(source, blueprint.clone(), request, &PLANS).ok());
         let found = found.unwrap_or_default();
         let is_relevant = |finding: &Diagnostic| !patchboard_lint::VIEW_CODES.contains(&finding.code);
         reading.report.findings.extend(found.into_iter().filter(is_relevant));
@@ -188,7 +189,7 @@ impl CheckedBlueprint {
         let (Some(blueprint), Some(source)) = (&self.report.blueprint, &self.source) else { return Ok(self) };
         let mut blueprint = blueprint.clone();
         blueprint.fit_views(context);
-        let found = patchboard_lint::check_with_request(source, blueprint, request.clone());
+        let found = patchboard_lint::check_with_request(source, blueprint, request.clone(), &PLANS);
         self.report.findings.extend(found.map_err(RuntimeError::Board)?);
         self.report.findings.truncate(FINDINGS_MAX);
         Ok(self)

@@ -13,11 +13,12 @@ use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::pipeline;
-use patchboard_kernel::plan::Plan;
+use patchboard_kernel::plan::PlanSource as _;
 use patchboard_kernel::record::{Author, Body, Deferred, Record};
 use patchboard_kernel::state::State;
 use patchboard_lint::source::Source;
 use patchboard_llm::install_tls_provider;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::options::{CreateOptions, Options};
 use patchboard_runtime::runtime::Runtime;
@@ -115,7 +116,7 @@ impl Player {
         }
         let journal = patchboard_storage::open(data)?;
         let options = Options::new(Arc::new(seats));
-        let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await?;
+        let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options, PLANS).await?;
         let board = runtime.create_with(blueprint.clone(), request, founding).await?;
         let end = tokio::select! {
             ended = tokio::time::timeout(self.limit, board.wait_for_end()) => ended.ok().transpose()?,
@@ -190,7 +191,7 @@ fn drafts(rounds: &[Round]) -> Vec<Attempt> {
 /// Checks whether a document breaks the blueprint's schema or invariants, regardless of the run's mode. Members that
 /// begin with `$` belong to the kernel.
 fn is_invalid(blueprint: &Blueprint, state: &State) -> Result<bool, String> {
-    let plan = Plan::compile(Arc::new(blueprint.clone()), Mode::default())?;
+    let plan = PLANS.plan(blueprint.clone(), &Mode::default())?;
     let mut document = state.root().to_value();
     if let Some(members) = document.as_object_mut() {
         members.retain(|name, _| !name.starts_with('$'));

@@ -18,6 +18,7 @@ use patchboard_faults::stats::{Share, wilson};
 use patchboard_faults::system::System;
 use patchboard_faults::verdict::Verdict;
 use patchboard_kernel::rejection_counts::RejectionCount;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Maximum bytes of a corpus file.
@@ -151,7 +152,7 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     let is_json = arguments.output == Format::Json;
     let bar = bar(&campaign, arguments.quiet);
     let mut failure = None;
-    let report = campaign.run(|verdict| {
+    let report = campaign.run(PLANS, |verdict| {
         let line = verdict_json(verdict);
         let written = if is_json { print(&line) } else { Ok(()) };
         let written = written.and_then(|()| lines.as_mut().map_or(Ok(()), |lines| lines.add(&line)));

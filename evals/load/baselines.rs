@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use patchboard_kernel::blueprint::Blueprint;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::options::Options;
 use patchboard_runtime::runtime::Runtime;
@@ -67,7 +68,7 @@ pub(crate) async fn commits(
     lasts: Duration,
 ) -> Result<f64, Box<dyn Error>> {
     let (journal, agent) = (patchboard_storage::open(directory)?, Arc::new(Counter::default()));
-    let runtime = Runtime::start(journal, Options::new(agent.clone())).await?;
+    let runtime = Runtime::start(journal, Options::new(agent.clone()), PLANS).await?;
     let begun = Instant::now();
     for _ in 0..boards {
         runtime.create(source.clone(), Value::Null, None).await?;

@@ -26,6 +26,7 @@ use patchboard_faults::scenario::{self, Scenario};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::audit;
 use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::handle::BoardHandle;
@@ -105,7 +106,7 @@ async fn soak(arguments: &Arguments, directory: &Path) -> Result<ExitCode, Box<d
     let journal = patchboard_storage::open(directory)?;
     let agent = Arc::new(faulty_agents::FaultyAgents::new(arguments.seed));
     let options = Options::new(Arc::clone(&agent) as Arc<dyn patchboard_runtime::agent::Agent>);
-    let runtime = Arc::new(Runtime::start(Arc::clone(&journal), options).await?);
+    let runtime = Arc::new(Runtime::start(Arc::clone(&journal), options, PLANS).await?);
     agent.runs_in(&runtime);
     let (tally, begun) = (Arc::new(Tally::default()), Instant::now());
     let until = begun + Duration::from_secs(arguments.seconds.into());
@@ -217,9 +218,9 @@ fn judge(scenario: &dyn Scenario, board: &BoardHandle, request: &Value, tally: &
 
 /// Verifies a board's journal and replays it. Returns the number of records.
 fn check(journal: &dyn Journal, board: &BoardId) -> Result<u64, String> {
-    audit::verify(journal, board, None).map_err(|fault| fault.to_string())?;
+    audit::verify(journal, board, None, &PLANS).map_err(|fault| fault.to_string())?;
     let records = wait(journal.records(board, None, usize::MAX)).map_err(|error| error.to_string())?;
-    replay::replay(&records, None).map_err(|difference| difference.to_string())?;
+    replay::replay(&records, None, &PLANS).map_err(|difference| difference.to_string())?;
     Ok(records.len() as u64)
 }
 

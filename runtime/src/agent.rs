@@ -58,7 +58,7 @@ pub struct Reply {
     pub text: String,
     /// Usage, if any and if known.
     pub usage: Option<Usage>,
-    /// Original reply, if the text was made from it ([`patchboard_kernel::blueprint::ReplyFormat`]).
+    /// Original reply, if the text was made from it ([`patchboard_kernel::blueprint::Worker::format`]).
     pub converted_from: Option<String>,
     /// Original text of the model, if wrapping around it was removed.
     pub raw: Option<String>,

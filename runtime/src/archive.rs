@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
+use patchboard_kernel::plan::{PlanSource, UncachedPlans};
 use patchboard_kernel::record::{Body, Record};
 
 use crate::board_file::{BoardFile, BoardFileError, FORMAT, Line};
@@ -96,9 +96,15 @@ fn io_error(archives: &dyn Archives, board: &BoardId, source: io::Error) -> Arch
 
 /// Moves an ended board from the journal into an archive; returns the place of it. The caller holds the claim on the
 /// board. Blocks. Leaves the board unchanged if it fails.
-pub fn archive(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId, now: Timestamp) -> Result<String> {
+pub fn archive(
+    journal: &dyn Journal,
+    archives: &dyn Archives,
+    board: &BoardId,
+    now: Timestamp,
+    plans: &dyn PlanSource,
+) -> Result<String> {
     let summary = ended(journal, board)?;
-    store(journal, archives, &summary)?;
+    store(journal, archives, &summary, plans)?;
     let place = archives.place(board);
     wait(journal.remove(board, summary.head, Some(&place), now))?;
     Ok(place)
@@ -106,15 +112,20 @@ pub fn archive(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId, 
 
 /// Writes a board's archive and keeps the board in the journal. Unlike [`archive`], also works for a board that has
 /// not ended. Blocks.
-pub fn save(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) -> Result<()> {
-    store(journal, archives, &load_summary(journal, board)?)
+pub fn save(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId, plans: &dyn PlanSource) -> Result<()> {
+    store(journal, archives, &load_summary(journal, board)?, plans)
 }
 
 /// Rewrites an existing archive of a board, so that redacted content leaves it, too. Returns false if there is none.
 /// The caller holds the claim on the board. Blocks. Leaves the archive unchanged if it fails.
-pub fn rewrite(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId) -> Result<bool> {
+pub fn rewrite(
+    journal: &dyn Journal,
+    archives: &dyn Archives,
+    board: &BoardId,
+    plans: &dyn PlanSource,
+) -> Result<bool> {
     match wait(archives.open(board)) {
-        Ok(_) => save(journal, archives, board).map(|()| true),
+        Ok(_) => save(journal, archives, board, plans).map(|()| true),
         // An unfinished archive of a crash has the redacted content, too.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             wait(archives.remove(board)).map_err(|error| io_error(archives, board, error))?;
@@ -134,11 +145,16 @@ pub fn delete(journal: &dyn Journal, archives: &dyn Archives, board: &BoardId, n
 }
 
 /// Restores a board from its archive, which is kept.
-pub async fn restore(journal: Arc<dyn Journal>, archives: Arc<dyn Archives>, board: BoardId) -> Result<BoardId> {
+pub async fn restore(
+    journal: Arc<dyn Journal>,
+    archives: Arc<dyn Archives>,
+    board: BoardId,
+    plans: UncachedPlans,
+) -> Result<BoardId> {
     let beside = Arc::clone(&journal);
     let read = tokio::task::spawn_blocking(move || {
         let source = wait(archives.open(&board)).map_err(|error| io_error(&*archives, &board, error))?;
-        read_recoverable(&archives.place(&board), source, Some(&*beside))
+        read_recoverable(&archives.place(&board), source, Some(&*beside), &plans)
     });
     let carried = read.await.map_err(|error| JournalError::Io(format!("the archive was not read: {error}")))??;
     append_restored(&*journal, carried).await
@@ -146,9 +162,14 @@ pub async fn restore(journal: Arc<dyn Journal>, archives: Arc<dyn Archives>, boa
 
 /// Reads an archive as [`read`] does, and recovers its board, so that the board can be read and resumed once restored.
 /// Blocks.
-pub fn read_recoverable(place: &str, source: impl BufRead, journal: Option<&dyn Journal>) -> Result<BoardFile> {
-    let carried = read(place, source, journal)?;
-    let recovered = recovery::recover(carried.journal(), carried.board(), &UncachedPlans);
+pub fn read_recoverable(
+    place: &str,
+    source: impl BufRead,
+    journal: Option<&dyn Journal>,
+    plans: &dyn PlanSource,
+) -> Result<BoardFile> {
+    let carried = read(place, source, journal, plans)?;
+    let recovered = recovery::recover(carried.journal(), carried.board(), plans);
     recovered.map_err(|error| damaged(place, error.to_string()))?;
     Ok(carried)
 }
@@ -172,11 +193,11 @@ pub async fn append_restored(journal: &dyn Journal, carried: BoardFile) -> Resul
 }
 
 /// Writes the archive of a board, reads it back and compares its end with the journal's.
-fn store(journal: &dyn Journal, archives: &dyn Archives, summary: &BoardSummary) -> Result<()> {
+fn store(journal: &dyn Journal, archives: &dyn Archives, summary: &BoardSummary, plans: &dyn PlanSource) -> Result<()> {
     let (board, failed) = (&summary.id, |error| io_error(archives, &summary.id, error));
     wait(archives.write(board, written(journal, summary)?)).map_err(failed)?;
     let place = archives.place(board);
-    let carried = read(&place, wait(archives.open(board)).map_err(failed)?, Some(journal))?;
+    let carried = read(&place, wait(archives.open(board)).map_err(failed)?, Some(journal), plans)?;
     if carried.last() != summary.head || carried.board() != board {
         return Err(damaged(&place, "it does not hold the board's last record"));
     }
@@ -237,7 +258,12 @@ fn damaged(place: &str, what: impl Into<String>) -> ArchiveError {
 
 /// Reads an archive from `source`, and checks it as [`audit::verify`] checks a board of a journal. Missing texts may
 /// have been erased later, which `journal` records. `place` names the archive in errors. Blocks.
-pub fn read(place: &str, source: impl BufRead, journal: Option<&dyn Journal>) -> Result<BoardFile> {
+pub fn read(
+    place: &str,
+    source: impl BufRead,
+    journal: Option<&dyn Journal>,
+    plans: &dyn PlanSource,
+) -> Result<BoardFile> {
     let path = || place.to_owned();
     let carried = BoardFile::read(source).map_err(|error| match error {
         BoardFileError::Io(source) => ArchiveError::Io { path: path(), source },
@@ -250,7 +276,8 @@ pub fn read(place: &str, source: impl BufRead, journal: Option<&dyn Journal>) ->
     if let Some(journal) = journal {
         carried.load_erased_texts(journal)?;
     }
-    audit::verify(carried.journal(), carried.board(), None).map_err(|fault| damaged(place, fault.to_string()))?;
+    audit::verify(carried.journal(), carried.board(), None, plans)
+        .map_err(|fault| damaged(place, fault.to_string()))?;
     Ok(carried)
 }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, Hasher};
 use patchboard_kernel::id::{BoardId, Seq};
-use patchboard_kernel::plan::UncachedPlans;
+use patchboard_kernel::plan::PlanSource;
 use patchboard_kernel::record::{Body, Kind, Record, RecordError, Redacted, Snapshot};
 use patchboard_kernel::snapshot::{self, SnapshotError};
 
@@ -73,7 +73,12 @@ fn summary_difference(journal: &dyn Journal, listed: &BoardSummary) -> Result<Op
 
 /// Checks all of a board's records. `expected_head` is a hash kept elsewhere, which the head or an earlier record must
 /// have.
-pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Digest>) -> Result<AuditReport> {
+pub fn verify(
+    journal: &dyn Journal,
+    board: &BoardId,
+    expected_head: Option<Digest>,
+    plans: &dyn PlanSource,
+) -> Result<AuditReport> {
     // Read first: a running board may append records meanwhile, but never removes any.
     let listed = wait(journal.summary(board))?;
     // Reported last: other faults matter more.
@@ -124,12 +129,12 @@ pub fn verify(journal: &dyn Journal, board: &BoardId, expected_head: Option<Dige
     }
     let mut unchecked = 0;
     for snapshot in &kept {
-        unchecked += u64::from(walk.snapshot(*snapshot)? == SnapshotCheck::ByAnother);
+        unchecked += u64::from(walk.snapshot(*snapshot, plans)? == SnapshotCheck::ByAnother);
     }
     wait(journal.check_storage())?;
     let head = walk.summary.head;
     // A step that was cut in the middle has a sound chain; deriving it shows the missing records.
-    if let Err(JournalError::BadRecord { seq, why: reason }) = recovery::check_end(journal, board) {
+    if let Err(JournalError::BadRecord { seq, why: reason }) = recovery::check_end(journal, board, plans) {
         return Err(AuditError::Record { seq, reason });
     }
     if let Some(expected) = expected_head
@@ -337,7 +342,7 @@ impl<'a> Auditor<'a> {
     }
 
     /// Checks a kept snapshot: every part, and that it restores the board of the records.
-    fn snapshot(&mut self, kept: KeptSnapshot) -> Result<SnapshotCheck> {
+    fn snapshot(&mut self, kept: KeptSnapshot, plans: &dyn PlanSource) -> Result<SnapshotCheck> {
         let of = kept.of;
         let fault = |reason: String| Err(AuditError::Snapshot { of, reason });
         let is_named = self.named.get(&kept.record).is_some_and(|named| (named.of, named.digest) == (of, kept.digest));
@@ -363,7 +368,7 @@ impl<'a> Auditor<'a> {
             }
             Ok(text)
         };
-        let restored_board = Board::restore(first, kept.digest, &mut fetch, &UncachedPlans);
+        let restored_board = Board::restore(first, kept.digest, &mut fetch, plans);
         if let Some(error) = unread.filter(JournalError::is_transient) {
             return Err(error.into());
         }

@@ -6,22 +6,31 @@ use dashmap::DashMap;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::plan::{Plan, PlanSource};
+use patchboard_kernel::plan::{Plan, PlanSource, UncachedPlans};
 
 /// Plans in use, by their source. A plan is dropped with its last board.
-#[derive(Default)]
-pub(crate) struct PlanCache(DashMap<Digest, Weak<Plan>>);
+pub(crate) struct PlanCache {
+    compiler: UncachedPlans,
+    plans: DashMap<Digest, Weak<Plan>>,
+}
+
+impl PlanCache {
+    /// Creates an empty cache.
+    pub(crate) fn new(compiler: UncachedPlans) -> Self {
+        Self { compiler, plans: DashMap::new() }
+    }
+}
 
 impl PlanSource for PlanCache {
     fn plan_for_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
         let source = sha256(&serde_json::to_vec(&(mode, journal, &blueprint)).map_err(|error| error.to_string())?);
-        if let Some(plan) = self.0.get(&source).and_then(|plan| plan.upgrade()) {
+        if let Some(plan) = self.plans.get(&source).and_then(|plan| plan.upgrade()) {
             return Ok(plan);
         }
         // Compiled without a lock; two concurrent compilers of one plan each keep their own.
-        let plan = Arc::new(Plan::compile_for(Arc::new(blueprint), mode.clone(), journal)?);
-        self.0.retain(|_, plan| plan.strong_count() > 0);
-        self.0.insert(source, Arc::downgrade(&plan));
+        let plan = self.compiler.plan_for_format(blueprint, mode, journal)?;
+        self.plans.retain(|_, plan| plan.strong_count() > 0);
+        self.plans.insert(source, Arc::downgrade(&plan));
         Ok(plan)
     }
 }
@@ -39,7 +48,7 @@ mod tests {
 
     #[test]
     fn boards_of_one_blueprint_share_a_plan_while_one_of_them_is_there() {
-        let plans = PlanCache::default();
+        let plans = PlanCache::new(patchboard_protocols::PLANS);
         let of = |name| plans.plan(blueprint(name), &Mode::default()).expect("a plan");
         let first = of("shared");
         let plain = plans.plan(blueprint("shared"), &Mode::Plain {}).expect("a plan");
@@ -51,6 +60,6 @@ mod tests {
         drop(first);
         assert!(gone.upgrade().is_none(), "nobody but boards keeps it");
         assert_eq!(of("shared").blueprint.name, "shared");
-        assert_eq!(plans.0.len(), 1, "what is gone is forgotten");
+        assert_eq!(plans.plans.len(), 1, "what is gone is forgotten");
     }
 }

@@ -6,7 +6,7 @@
 
 use patchboard_kernel::board::{Board, BoardError};
 use patchboard_kernel::id::{BoardId, Seq, Version};
-use patchboard_kernel::plan::{PlanSource, UncachedPlans};
+use patchboard_kernel::plan::PlanSource;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::snapshot::SnapshotError;
@@ -43,8 +43,8 @@ pub fn recover(journal: &dyn Journal, board: &BoardId, plans: &dyn PlanSource) -
 
 /// Checks that a journal does not end inside a step, by recovering the board; ignores other faults, which [`recover`]
 /// reports. Blocks. Fails with [`JournalError::BadRecord`] for the first missing record.
-pub fn check_end(journal: &dyn Journal, board: &BoardId) -> Result<(), JournalError> {
-    match recover(journal, board, &UncachedPlans) {
+pub fn check_end(journal: &dyn Journal, board: &BoardId, plans: &dyn PlanSource) -> Result<(), JournalError> {
+    match recover(journal, board, plans) {
         Err(RuntimeError::Board(BoardError::BadRecord { seq, message })) => {
             // Read afterwards: a process that runs the board may have appended meanwhile.
             let head = wait(journal.head(board))?;
@@ -100,10 +100,10 @@ fn recover_until(
     if let RecoveryTarget::End(records) = &until
         && records.first().is_some_and(|first| first.seq == Seq(0))
     {
-        check_last_step(None, records)?;
+        check_last_step(None, records, plans)?;
     }
     let board = Board::from_created(&first, plans)?;
-    let recovered = fold(journal, id, board, &until)?;
+    let recovered = fold(journal, id, board, &until, plans)?;
     checked(Recovered { unusable, ..recovered }, id)
 }
 
@@ -129,8 +129,8 @@ fn last_step(journal: &dyn Journal, id: &BoardId) -> Result<Vec<Record>, Journal
 }
 
 /// Rejects a journal with last records that end inside a step.
-fn check_last_step(before: Option<Board>, records: &[Record]) -> Result<(), BoardError> {
-    match replay::missing_at_end(before, records) {
+fn check_last_step(before: Option<Board>, records: &[Record], plans: &dyn PlanSource) -> Result<(), BoardError> {
+    match replay::missing_at_end(before, records, plans) {
         None => Ok(()),
         Some((seq, kind)) => {
             let message = format!("it is missing: the journal ends inside a step, to which {kind} belongs");
@@ -213,12 +213,18 @@ fn from_snapshot(
     if last.is_none_or(|last| (last.seq, last.hash) != board.head()) {
         return Err(unreadable("its last record is not the one in the journal").into());
     }
-    let recovered = fold(journal, id, board, until).map_err(SnapshotRecoveryError::Records)?;
+    let recovered = fold(journal, id, board, until, plans).map_err(SnapshotRecoveryError::Records)?;
     Ok(Some(Recovered { from: Some(snapshot.of), ..recovered }))
 }
 
 /// Folds the records after the board's head, page by page.
-fn fold(journal: &dyn Journal, id: &BoardId, mut board: Board, until: &RecoveryTarget) -> Result<Recovered> {
+fn fold(
+    journal: &dyn Journal,
+    id: &BoardId,
+    mut board: Board,
+    until: &RecoveryTarget,
+    plans: &dyn PlanSource,
+) -> Result<Recovered> {
     let (mut records, mut bytes) = (0, 0);
     'wanted: loop {
         let page = wait(journal.records(id, Some(board.head().0), PAGE))?;
@@ -229,7 +235,7 @@ fn fold(journal: &dyn Journal, id: &BoardId, mut board: Board, until: &RecoveryT
             match until {
                 RecoveryTarget::Version(version) if board.version() == *version => break 'wanted,
                 RecoveryTarget::End(last) if last.first().is_some_and(|first| first.seq == record.seq) => {
-                    check_last_step(Some(board.clone()), last)?;
+                    check_last_step(Some(board.clone()), last, plans)?;
                 }
                 _ => {}
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::driver::Driver;
 use patchboard_kernel::id::{BoardId, Timestamp, Version};
-use patchboard_kernel::plan::UncachedPlans;
+use patchboard_kernel::plan::{PlanSource, UncachedPlans};
 use patchboard_kernel::record::{GENESIS, Principal, Record, Redacted};
 use patchboard_kernel::redaction::{self, Needles, RedactionCode, RedactionError, RemainingCopy, Request};
 use patchboard_kernel::rejection::Rejection;
@@ -101,8 +101,8 @@ pub async fn redact<B: Default + Send + 'static>(
     id: BoardId,
     mut request: Request,
     replacement: Option<Value>,
-    principal: Option<Principal>,
-    now: Timestamp,
+    (principal, now): (Option<Principal>, Timestamp),
+    plans: UncachedPlans,
     beside: impl FnOnce(&Needles) -> Result<B, ExternalSearchError> + Send + 'static,
 ) -> Result<Redaction<B>, RedactError> {
     let mut replaced_at = None;
@@ -110,13 +110,13 @@ pub async fn redact<B: Default + Send + 'static>(
         request.keep = true;
         let (reader, board, redaction_request) = (Arc::clone(&journal), id.clone(), request.clone());
         let by = principal.clone();
-        let decided = blocking(move || replace(&*reader, &board, &redaction_request, value, by, now)).await?;
+        let decided = blocking(move || replace(&*reader, &board, &redaction_request, value, (by, now), &plans)).await?;
         if let Some((batch, version)) = decided {
             journal.append(batch).await?;
             replaced_at = Some(version);
         }
     }
-    let erased = blocking(move || erase(&*journal, &id, &request, principal, now, beside)).await?;
+    let erased = blocking(move || erase(&*journal, &id, &request, (principal, now), &plans, beside)).await?;
     Ok(Redaction { replaced_at, ..erased })
 }
 
@@ -131,8 +131,8 @@ fn erase<B: Default>(
     journal: &dyn Journal,
     id: &BoardId,
     request: &Request,
-    principal: Option<Principal>,
-    now: Timestamp,
+    (principal, now): (Option<Principal>, Timestamp),
+    plans: &dyn PlanSource,
     beside: impl FnOnce(&Needles) -> Result<B, ExternalSearchError>,
 ) -> Result<Redaction<B>, RedactError> {
     let records = records(journal, id)?;
@@ -145,7 +145,7 @@ fn erase<B: Default>(
         let (head, remaining, external) = (Head { seq, hash }, Vec::new(), B::default());
         return Ok(Redaction { head, body, replaced_at: None, remaining, external, is_repeated: true, purge_error });
     }
-    let mut driver = Driver::new(recovery::recover(journal, id, &UncachedPlans)?.board);
+    let mut driver = Driver::new(recovery::recover(journal, id, plans)?.board);
     let mut text = |hash| wait(journal.blob(hash)).ok().flatten();
     let planned = redaction::plan(driver.board(), &records, &mut text, request)?;
     let external = beside(&planned.needles)?;
@@ -168,8 +168,8 @@ fn replace(
     id: &BoardId,
     request: &Request,
     value: Value,
-    principal: Option<Principal>,
-    now: Timestamp,
+    (principal, now): (Option<Principal>, Timestamp),
+    plans: &dyn PlanSource,
 ) -> Result<Option<(Batch, Version)>, RedactError> {
     let [place] = request.places.as_slice() else {
         let message = "another value takes the place of one: name one place, and no record".to_owned();
@@ -180,7 +180,7 @@ fn replace(
     if redaction::find_earlier(&records(journal, id)?, request)?.is_some() {
         return Ok(None);
     }
-    let mut driver = Driver::new(recovery::recover(journal, id, &UncachedPlans)?.board);
+    let mut driver = Driver::new(recovery::recover(journal, id, plans)?.board);
     let there = driver.board().state().get(place).map(Node::to_value);
     if there.as_ref() == Some(&value) {
         return Ok(None);

@@ -12,6 +12,7 @@ use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::driver::Batch;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq};
 use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Architect, Body, Principal};
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{Claim, Journal, JournalError};
@@ -64,8 +65,8 @@ impl WeakRuntime {
 }
 
 impl Runtime {
-    /// Starts the actors shared by all boards.
-    pub async fn start(journal: Arc<dyn Journal>, options: Options) -> Result<Self> {
+    /// Starts the actors shared by all boards. `plans` compiles their blueprints.
+    pub async fn start(journal: Arc<dyn Journal>, options: Options, plans: UncachedPlans) -> Result<Self> {
         let writer: WriterSlot = Arc::new(ArcSwapOption::empty());
         let wake = {
             let writer = Arc::clone(&writer);
@@ -79,7 +80,7 @@ impl Runtime {
         let context = Arc::new(Context {
             journal: GroupCommit::new(journal, wake),
             options,
-            plans: PlanCache::default(),
+            plans: PlanCache::new(plans),
             snapshot_permits: Arc::new(Semaphore::new(snapshotter::CONCURRENT_TASKS_MAX)),
         });
         let boards = Arc::new(Boards::default());

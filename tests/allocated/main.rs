@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::state::State;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent, Call, CallResult};
 use patchboard_runtime::options::Options;
 use patchboard_runtime::runtime::Runtime;
@@ -98,7 +99,7 @@ fn idle_board(trigger: &Value) -> usize {
     let threads = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime of threads");
     threads.block_on(async {
         let journal = patchboard_storage::open(directory.path()).expect("a journal");
-        let runtime = Runtime::start(journal, Options::new(Arc::new(Silent))).await.expect("a runtime");
+        let runtime = Runtime::start(journal, Options::new(Arc::new(Silent)), PLANS).await.expect("a runtime");
         let mut kept = vec![runtime.create(blueprint.clone(), Value::Null, None).await.expect("a board")];
         let before = ALLOCATED.current_usage();
         for _ in 0..BOARDS {

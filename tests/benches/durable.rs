@@ -13,6 +13,7 @@ use patchboard_kernel::board::Outcome;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::options::Options;
 use patchboard_runtime::runtime::Runtime;
@@ -77,7 +78,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 async fn start(journal: Arc<dyn Journal>) -> Runtime {
-    Runtime::start(journal, Options::new(Arc::new(Nobody))).await.expect("the runtime starts")
+    Runtime::start(journal, Options::new(Arc::new(Nobody)), PLANS).await.expect("the runtime starts")
 }
 
 /// Creates a board and its writer. All boards share one blueprint, as in most daemons; their patches differ.

@@ -9,6 +9,7 @@ use std::time::Instant;
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::id::Version;
 use patchboard_kernel::record::{Body, Kind};
+use patchboard_protocols::PLANS;
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::options::Options;
 use patchboard_runtime::runtime::Runtime;
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
 async fn burst(commits: u64) -> (u64, f64, f64) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory can be made");
     let journal = SqliteJournal::open(dir.path()).expect("the journal opens");
-    let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Nobody))).await.expect("it starts");
+    let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Nobody)), PLANS).await.expect("it starts");
     let (document, _) = boards::document(1_000, SEED);
     let blueprint = boards::blueprint(boards::schema(Across::Nothing), document);
     let board = runtime.create(blueprint, Value::Null, None).await.expect("created");

@@ -12,8 +12,8 @@ use jsonptr::PointerBuf;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::patch::Op;
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::state::{ResultLimits, State};
+use patchboard_protocols::PLANS;
 use patchboard_tests::boards::{self, Rng};
 use patchboard_tests::measure::{Bench, Goal, Row, bytes, run};
 use peak_alloc::PeakAlloc;
@@ -134,8 +134,7 @@ fn restored(text: &str) -> State {
         Ok::<_, Infallible>(())
     });
     let mut fetch = |hash| Ok(parts.get(&hash).cloned());
-    let restored =
-        Board::restore(&created.records[0], stored.manifest.hash, &mut fetch, &UncachedPlans).expect("it is stored");
+    let restored = Board::restore(&created.records[0], stored.manifest.hash, &mut fetch, &PLANS).expect("it is stored");
     restored.state().clone()
 }
 

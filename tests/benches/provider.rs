@@ -12,6 +12,7 @@ use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::Kind;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::options::Options;
 use patchboard_runtime::runtime::Runtime;
@@ -249,7 +250,7 @@ impl Place {
         let mut config = Config::default();
         config.models.insert("default".into(), Model::new(url, "m"));
         let seats = Arc::new(AgentRegistry::new(config, &Environment::default(), InlinePrograms::Denied));
-        let started = Runtime::start(Arc::clone(&journal) as _, Options::new(seats));
+        let started = Runtime::start(Arc::clone(&journal) as _, Options::new(seats), PLANS);
         let runtime = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(started));
         let runtime = runtime.expect("the runtime starts");
         let blueprint = json!({

@@ -10,6 +10,7 @@ use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::Record;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::options::Options;
 use patchboard_runtime::runtime::Runtime;
 use patchboard_storage::journal::Journal;
@@ -72,16 +73,16 @@ fn history(bytes: usize, count: usize) -> Vec<Record> {
 
 fn measure(bench: &mut Bench, size: &str, records: &[Record], threads: &tokio::runtime::Runtime) {
     let count = records.len();
-    let state = Board::recover(records).expect("what was recorded can be recovered").state().digest();
+    let state = Board::recover(records, &PLANS).expect("what was recorded can be recovered").state().digest();
     let rate = |stats: &Stats| count as f64 / stats.median.as_secs_f64();
     if bench.wants("recovery", size) {
-        let stats = often(|| on_cpu(|| Board::recover(records).expect("what was recorded can be recovered")).1);
+        let stats = often(|| on_cpu(|| Board::recover(records, &PLANS).expect("what was recorded can be recovered")).1);
         bench.add(Row::time("recovery", size, &format!("Board::recover of {count}"), stats));
         bench.add(Row::number("recovery", size, "records", rate(&stats), "/s"));
     }
     if bench.wants("replay", size) {
         let stats = often(|| {
-            let (replayed, time) = on_cpu(|| replay::replay(records, None));
+            let (replayed, time) = on_cpu(|| replay::replay(records, None, &PLANS));
             assert_eq!(replayed.map(|replayed| replayed.records), Ok(count as u64));
             time
         });
@@ -121,7 +122,8 @@ async fn store(journal: &SqliteJournal, records: &[Record]) {
 
 /// Measures the time until a board that exists only in the journal runs again.
 async fn start(journal: &SqliteJournal, state: Digest) -> Duration {
-    let runtime = Runtime::start(Arc::new(journal.clone()), Options::new(Arc::new(Nobody))).await.expect("it starts");
+    let runtime =
+        Runtime::start(Arc::new(journal.clone()), Options::new(Arc::new(Nobody)), PLANS).await.expect("it starts");
     let began = Instant::now();
     let board = runtime.resume(&BoardId::from("measured")).await.expect("it can be recovered");
     let time = began.elapsed();

@@ -1,7 +1,7 @@
 //! Fuzzes the blueprint reader and the lint, with any text and with mutated blueprints.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use jsonptr::Pointer;
@@ -10,10 +10,11 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, NewBoard};
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::json::{self, Limits};
-use patchboard_kernel::plan::{Plan, UncachedPlans};
+use patchboard_kernel::plan::PlanSource as _;
 use patchboard_lint::Position;
 use patchboard_lint::source::{COPIED_BYTES_MAX, DEPTH_MAX, Source, VALUES_MAX};
 use patchboard_lint::{Diagnostic, FINDINGS_MAX, Report, Severity};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 use crate::bytes::Bytes;
@@ -136,11 +137,12 @@ fn check_accepted(blueprint: Blueprint) {
         Ok(source) => assert_eq!(*source.value(), spelt_out),
         Err(finding) => assert!(!is_yaml(&printed), "a blueprint that is printed can be read: {finding:?}"),
     }
-    Plan::compile(Arc::new(blueprint.clone()), Mode::default()).expect("what has no error compiles");
+    PLANS.plan(blueprint.clone(), &Mode::default()).expect("what has no error compiles");
     for request in [Value::Null, json!({}), json!({"a": [1, "x"]})] {
         let genesis = NewBoard::new(BoardId::from("fuzzed"), blueprint.clone(), request, Timestamp(0));
-        if let Ok((board, step)) = Board::create(genesis, &UncachedPlans) {
-            let recovered = Board::recover(&step.records).expect("a board that was made can be made from its records");
+        if let Ok((board, step)) = Board::create(genesis, &PLANS) {
+            let recovered =
+                Board::recover(&step.records, &PLANS).expect("a board that was made can be made from its records");
             assert_eq!(recovered.state(), board.state());
         }
     }

@@ -15,9 +15,9 @@ use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{self, Answer, GENESIS, Kind, Record, RecordError};
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::{Map, Value, json};
 
 use crate::bytes::Bytes;
@@ -75,8 +75,8 @@ fn check_record(data: &[u8]) {
         }
     }
     let records = [record];
-    let _ = replay::replay(&records, None);
-    let _ = Board::recover(&records);
+    let _ = replay::replay(&records, None, &PLANS);
+    let _ = Board::recover(&records, &PLANS);
 }
 
 /// Returns the record with nothing but its stored parts.
@@ -98,14 +98,12 @@ fn read_all(record: &Record) {
 fn check_sound(records: &[Record]) {
     let records: &[Record] = &records.iter().map(reread).collect::<Vec<_>>();
     verify(records).expect("what was recorded is sound");
-    let replayed = replay::replay(records, None).unwrap_or_else(|difference| panic!("{difference}"));
-    let recovered = Board::recover(records).unwrap_or_else(|error| panic!("{error}"));
+    let replayed = replay::replay(records, None, &PLANS).unwrap_or_else(|difference| panic!("{difference}"));
+    let recovered = Board::recover(records, &PLANS).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(replayed.board.snapshot_digest(), recovered.snapshot_digest());
-    for version in [Version(0), recovered.version()] {
-        assert_eq!(replay::state_at(records, version).map(|state| state.version()), Ok(version));
-    }
     let middle = records.len() / 2;
-    let part = replay::replay(records, Some(Seq(middle as u64))).unwrap_or_else(|difference| panic!("{difference}"));
+    let part =
+        replay::replay(records, Some(Seq(middle as u64)), &PLANS).unwrap_or_else(|difference| panic!("{difference}"));
     assert_eq!(part.board.head().0, Seq(middle as u64));
 }
 
@@ -125,8 +123,8 @@ fn check_damaged(bytes: &mut Bytes<'_>) {
     if is_beginning {
         assert_eq!(verified, Ok(()));
     }
-    assert!(replay::replay(&records, None).is_err() || is_beginning, "replay did not notice");
-    if let Ok(board) = Board::recover(&records) {
+    assert!(replay::replay(&records, None, &PLANS).is_err() || is_beginning, "replay did not notice");
+    if let Ok(board) = Board::recover(&records, &PLANS) {
         // Recovery trusts the values, but checks the chain itself.
         let chain = |records: &[Record]| {
             let chained = |record: &Record| (record.seq, record.kind, record.at, record.header.clone(), record.hash);
@@ -146,11 +144,8 @@ fn check_forged(bytes: &mut Bytes<'_>) {
     }
     chain_anew(&mut records);
     records.iter().for_each(read_all);
-    let recovered = Board::recover(&records);
-    for version in [Version(0), Version(1), Version(u64::MAX)] {
-        let _ = replay::state_at(&records, version);
-    }
-    match replay::replay(&records, None) {
+    let recovered = Board::recover(&records, &PLANS);
+    match replay::replay(&records, None, &PLANS) {
         // Another history, but one that a board could have had.
         Ok(replayed) => {
             let recovered = recovered.as_ref().unwrap_or_else(|error| panic!("{error}"));
@@ -159,7 +154,7 @@ fn check_forged(bytes: &mut Bytes<'_>) {
         Err(difference) => {
             assert!(!difference.what.is_empty());
             // Replay up to the record before the difference must not panic.
-            let _ = replay::replay(&records, Some(Seq(difference.seq.0.saturating_sub(1))));
+            let _ = replay::replay(&records, Some(Seq(difference.seq.0.saturating_sub(1))), &PLANS);
         }
     }
     if let Ok(mut board) = recovered {
@@ -449,7 +444,7 @@ pub(crate) fn play(bytes: &mut Bytes<'_>) -> Vec<Record> {
         salt: SALT,
         ..NewBoard::new(BoardId::from("played"), contract(), json!({"goal": bytes.below(3)}), now)
     };
-    let (mut board, mut step) = Board::create(genesis, &UncachedPlans).expect("the request fits");
+    let (mut board, mut step) = Board::create(genesis, &PLANS).expect("the request fits");
     board.admit(now, &mut step, &mut admission::admit_all);
     let mut records = Vec::new();
     let mut calls: Vec<(InvocationId, u32, WorkerName)> = Vec::new();

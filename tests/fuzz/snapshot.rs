@@ -13,9 +13,9 @@ use patchboard_kernel::board::{Board, Input, Proposal, ProposalSource, ReplyBody
 use patchboard_kernel::digest::{Digest, Hasher, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::{LAYOUT, SnapshotError, part_refs};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 use crate::bytes::Bytes;
@@ -41,7 +41,7 @@ pub fn snapshot(data: &[u8]) {
 type Parts = Vec<(Digest, String)>;
 
 fn check_sound(records: &[Record]) {
-    let board = Board::recover(records).expect("what a board recorded is a board");
+    let board = Board::recover(records, &PLANS).expect("what a board recorded is a board");
     let parts = stored(&board);
     let (digest, _) = parts.last().expect("there is a manifest");
     let restored = restored(&records[0], &parts).unwrap_or_else(|error| panic!("{error}"));
@@ -222,7 +222,7 @@ fn stored(board: &Board) -> Parts {
 fn restored(created: &Record, parts: &Parts) -> Result<Board, SnapshotError> {
     let by_hash: BTreeMap<Digest, &String> = parts.iter().map(|(hash, text)| (*hash, text)).collect();
     let digest = parts.last().map_or(Digest([0; 32]), |(hash, _)| *hash);
-    Board::restore(created, digest, &mut |hash| Ok(by_hash.get(&hash).map(|text| (*text).clone())), &UncachedPlans)
+    Board::restore(created, digest, &mut |hash| Ok(by_hash.get(&hash).map(|text| (*text).clone())), &PLANS)
 }
 
 /// Returns a board with nearly every kind of event, stored while calls are open.
@@ -230,8 +230,8 @@ fn parts() -> &'static (Vec<Record>, Parts) {
     static PARTS: OnceLock<(Vec<Record>, Parts)> = OnceLock::new();
     PARTS.get_or_init(|| {
         let records = sound();
-        let boards =
-            (1..=records.len()).filter_map(|end| Board::recover(&records[..end]).ok().map(|board| (end, board)));
+        let boards = (1..=records.len())
+            .filter_map(|end| Board::recover(&records[..end], &PLANS).ok().map(|board| (end, board)));
         let largest = boards.map(|(end, board)| (stored(&board), end));
         let (parts, end) = largest.max_by_key(|(parts, _)| parts.len()).expect("there is a board");
         check_sound(&records[..end]);

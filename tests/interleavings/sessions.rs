@@ -17,6 +17,7 @@ use std::time::Instant;
 use patchboard_faults::random::Random;
 use patchboard_kernel::blueprint::Granularity;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use patchboard_workshop::{Workshop, path};
 use patchboard_workspace::session::{CommandResult, Session};
 use serde_json::{Value, json};
@@ -136,7 +137,7 @@ impl Played {
             played.interleaving().await;
         }
         (0..FILES).for_each(|at| played.check_file(&file(at)));
-        replay::replay(&played.shop.records(), None).expect("the run follows from its records");
+        replay::replay(&played.shop.records(), None, &PLANS).expect("the run follows from its records");
         played.counts
     }
 

@@ -10,6 +10,7 @@ use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::rejection::{Code, Rejection, Stage, VIOLATIONS_MAX};
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use patchboard_tests::boards;
 use serde_json::{Value, json};
 
@@ -246,11 +247,11 @@ impl Shop {
         }
         if replays {
             self.figures.replays += 1;
-            let recovered = Board::recover(&self.records).map_err(|error| error.to_string())?;
+            let recovered = Board::recover(&self.records, &PLANS).map_err(|error| error.to_string())?;
             if recovered.snapshot_digest() != self.board.snapshot_digest() {
                 return Err("the journal makes another board".to_owned());
             }
-            let replayed = replay::replay(&self.records, None).map_err(|difference| difference.to_string())?;
+            let replayed = replay::replay(&self.records, None, &PLANS).map_err(|difference| difference.to_string())?;
             if replayed.board.head() != self.board.head() {
                 return Err("the run does not follow from its journal".to_owned());
             }

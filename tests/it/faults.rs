@@ -11,8 +11,8 @@ use patchboard_faults::simulation::{Delivery, SimulatedBoard, SimulationHooks};
 use patchboard_kernel::board::{self, Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Kind, Record};
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::ids::Ids;
 use patchboard_runtime::options::Options;
@@ -91,7 +91,7 @@ impl Ids for Given {
 fn played(scenario: &'static dyn Scenario, request: Value) -> Vec<Record> {
     let genesis = NewBoard::new(BoardId::from("given"), scenario.blueprint().clone(), request, BEGIN);
     let mut others = Played(scenario);
-    let mut world = SimulatedBoard::new(genesis, &UncachedPlans, &mut others).expect("a board");
+    let mut world = SimulatedBoard::new(genesis, &PLANS, &mut others).expect("a board");
     while !world.is_over() && world.advance(&mut others) {}
     world.records().to_vec()
 }
@@ -103,7 +103,7 @@ async fn run(scenario: &'static dyn Scenario, request: Value) -> Vec<Record> {
     let mut options = Options::new(Arc::clone(&seats) as Arc<dyn Agent>);
     options.clock = Arc::new(VirtualClock::starting_at(BEGIN));
     options.ids = Arc::new(Given);
-    let runtime = Arc::new(Runtime::start(Arc::new(journal.clone()), options).await.expect("started"));
+    let runtime = Arc::new(Runtime::start(Arc::new(journal.clone()), options, PLANS).await.expect("started"));
     *seats.runtime.lock().expect("nothing panics") = Some(Arc::clone(&runtime));
     let board = runtime.create(scenario.blueprint().clone(), request, Some(Salt::ZERO)).await.expect("a board");
     board.wait_for_end().await.expect("it ends");

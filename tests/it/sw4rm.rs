@@ -12,6 +12,7 @@ use patchboard_kernel::idempotency;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::state::State;
 use patchboard_lint::source::Source;
+use patchboard_protocols::PLANS;
 use patchboard_protocols::handoff::{self, Context, Handoff, HandoffCode};
 use patchboard_protocols::negotiation::{self, Event, EventKind};
 use patchboard_protocols::room::{
@@ -405,8 +406,9 @@ async fn workflows_come_to_the_same_on_boards() {
         let journal = Arc::new(SqliteJournal::open(directory.path()).expect("a journal can be opened"));
         let seats =
             AgentRegistry::new(Config::default(), &Environment::from_iter([("PATH", "")]), InlinePrograms::Denied);
-        let runtime =
-            Runtime::start(Arc::clone(&journal) as Arc<_>, Options::new(Arc::new(seats))).await.expect("it starts");
+        let runtime = Runtime::start(Arc::clone(&journal) as Arc<_>, Options::new(Arc::new(seats)), PLANS)
+            .await
+            .expect("it starts");
         let blueprint = report.blueprint.expect("no finding refuses it");
         let board = runtime.create(blueprint, json!({}), None).await.expect("a board can be made");
         board.wait_for_end().await.expect("it ends, or stands still");
@@ -419,7 +421,7 @@ async fn workflows_come_to_the_same_on_boards() {
         };
         let run: Vec<String> = records.iter().filter_map(called).collect();
         assert_execution(vector, &run, &document["workflow"]);
-        patchboard_kernel::replay::replay(&records, None).expect("it is derived again");
+        patchboard_kernel::replay::replay(&records, None, &PLANS).expect("it is derived again");
         boards += 1;
     }
     shared::ran("sw4rm workflows as boards", boards, 5);
@@ -452,7 +454,9 @@ fn handoff_in(state: handoff::HandoffState) -> Handoff {
     match state {
         handoff::HandoffState::Pending => asked,
         handoff::HandoffState::Accepted => accepted(),
-        handoff::HandoffState::Completed => accepted().complete().expect("it may be completed"),
+        handoff::HandoffState::Completed => {
+            accepted().moved(handoff::HandoffState::Completed).expect("it may be completed")
+        }
         handoff::HandoffState::Rejected | handoff::HandoffState::Expired => {
             moved(asked, state).expect("it may be over")
         }
@@ -466,8 +470,7 @@ fn moved(from: Handoff, to: handoff::HandoffState) -> Result<Handoff, HandoffCod
         handoff::HandoffState::Pending => return handoff::check_transition(from.state, to).map(|()| from),
         handoff::HandoffState::Accepted => from.accept("b", &can),
         handoff::HandoffState::Rejected => from.reject("b", "no"),
-        handoff::HandoffState::Completed => from.complete(),
-        handoff::HandoffState::Expired => from.expire(),
+        handoff::HandoffState::Completed | handoff::HandoffState::Expired => from.moved(to),
     };
     moved.map_err(|why| why.code)
 }
@@ -504,7 +507,12 @@ fn handoffs_move_as_published_and_are_pending_for_whom_they_are_for() {
     }
     let unknown = handoff::find(std::slice::from_ref(&pending), "other").map_err(|why| why.code);
     assert_eq!(unknown, Err(HandoffCode::Unknown), "{} {}", rules[1], rules[2]);
-    assert_eq!(code(pending.clone().complete()), Err(HandoffCode::IllegalTransition), "{}", rules[3]);
+    assert_eq!(
+        code(pending.clone().moved(handoff::HandoffState::Completed)),
+        Err(HandoffCode::IllegalTransition),
+        "{}",
+        rules[3]
+    );
     for answered in [handoff::HandoffState::Accepted, handoff::HandoffState::Rejected] {
         assert!(handoff::pending(&[handoff_in(answered)], "b").is_empty(), "{}", rules[4]);
     }

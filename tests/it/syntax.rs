@@ -6,6 +6,7 @@ use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::rejection::Stage;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use patchboard_tests::boards;
 use serde_json::{Value, json};
 
@@ -69,7 +70,7 @@ fn malformed_model_output_is_refused_at_the_syntax_stage() {
             refused += 1;
         }
     }
-    replay::replay(&fed.records, None).expect("the rejections can be derived again");
+    replay::replay(&fed.records, None, &PLANS).expect("the rejections can be derived again");
     shared::ran("malformed-llm-json through the syntax stage", refused, 400);
 }
 
@@ -134,12 +135,12 @@ fn strings_that_break_programs_survive_the_journal_unchanged() {
         assert!(matches!(outcome, Outcome::Committed { .. }), "{string:?} was {outcome:?}");
         kept += 1;
     }
-    let recovered = Board::recover(&fed.records).expect("the journal is enough");
+    let recovered = Board::recover(&fed.records, &PLANS).expect("the journal is enough");
     for (index, string) in strings.iter().enumerate() {
         let notes = &recovered.state().root()["notes"].to_value();
         assert_eq!(notes[format!("value-{index}")], json!(string));
         assert!(notes.get(string).is_some(), "the member {string:?} was lost");
     }
-    replay::replay(&fed.records, None).expect("the run can be derived again");
+    replay::replay(&fed.records, None, &PLANS).expect("the run can be derived again");
     shared::ran("naughty strings through a board", kept, 200);
 }

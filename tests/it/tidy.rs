@@ -196,6 +196,17 @@ fn every_source_file_opens_with_its_purpose() {
 }
 
 #[test]
+fn the_kernel_names_no_place_and_no_prompt_of_a_protocol() {
+    let kernel = root().join("runtime/kernel/src");
+    for file in sources().iter().filter(|file| file.starts_with(&kernel)) {
+        let text = fs::read_to_string(file).expect("a source is text").to_lowercase();
+        for word in ["/board/", "agenda", "ballot", "rooms", "handoff", "negotiat"] {
+            assert!(!text.contains(word), "{} has {word:?}, which is of runtime/protocols", file.display());
+        }
+    }
+}
+
+#[test]
 fn the_kernels_clippy_bites_at_clocks_threads_files_and_random_orders() {
     let impure = [
         ("std::time::Instant::now();", "std::time::Instant::now"),

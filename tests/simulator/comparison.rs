@@ -26,6 +26,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::mutants::{Mutant, activate};
 use patchboard_kernel::record::{Body, Ended, PauseCause, Record, Trigger};
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 use super::cases;
@@ -154,7 +155,8 @@ fn played(
     }
     let records = world.records();
     steady.journal.recovered(world.board(), records);
-    let replayed = replay::replay(records, None).unwrap_or_else(|difference| panic!("SEED={seed}: {difference}"));
+    let replayed =
+        replay::replay(records, None, &PLANS).unwrap_or_else(|difference| panic!("SEED={seed}: {difference}"));
     assert_eq!(replayed.board.snapshot_digest(), world.board().snapshot_digest(), "SEED={seed}: replay differs");
     if let Some(seen) = seen {
         seen.outages += steady.met.len();
@@ -179,7 +181,7 @@ fn recover(world: &mut SimulatedBoard, is_written: bool, steady: &mut Steady) {
     steady.crashes += 1;
     steady.crashes_in_outages += usize::from(steady.outages.at(world.now()).is_some());
     world.crash(loses, is_written, steady);
-    let recovered = Board::recover(world.records()).expect("the journal is enough");
+    let recovered = Board::recover(world.records(), &PLANS).expect("the journal is enough");
     steady.journal.recovered(&recovered, world.records());
     world.replace(recovered);
     let epoch = world.board().epoch() + 1;

@@ -13,6 +13,7 @@ use patchboard_kernel::id::Seq;
 use patchboard_kernel::record::{Body, Cause, GENESIS, Kind, Record, Trigger};
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::json;
 
 use super::world::Simulation;
@@ -50,7 +51,7 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
         let mut world = Simulation::new(seed, false, Default::default());
         world.run();
         let records = world.records();
-        replay::replay(records, None).expect("the run follows from its records");
+        replay::replay(records, None, &PLANS).expect("the run follows from its records");
         for kind in Kind::ALL {
             // The last record of its kind, so that many records precede it.
             let Some(place) = records.iter().rposition(|record| record.kind == *kind) else { continue };
@@ -59,7 +60,7 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
                 continue;
             }
             let history = chain_anew(records, place, &body);
-            let Err(difference) = replay::replay(&history, None) else {
+            let Err(difference) = replay::replay(&history, None, &PLANS) else {
                 panic!("SEED={seed}: nobody noticed that record {place} ({kind}) was changed to {body:?}")
             };
             assert_eq!(difference.seq, Seq(place as u64), "SEED={seed}: {difference}");
@@ -146,6 +147,6 @@ fn a_request_that_was_changed_and_chained_anew_is_named() {
     let mut body = records[0].body().expect("it can be read").clone();
     let Body::Created(created) = &mut body else { panic!("a journal begins with created") };
     created.request = json!({"goal": "another"});
-    let difference = replay::replay(&chain_anew(records, 0, &body), None).err().expect("it does not follow");
+    let difference = replay::replay(&chain_anew(records, 0, &body), None, &PLANS).err().expect("it does not follow");
     assert_eq!(difference.seq, Seq(0), "{difference}");
 }

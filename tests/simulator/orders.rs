@@ -7,9 +7,9 @@ use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, Version};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 use super::invariants::Invariants;
@@ -66,7 +66,7 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
     blueprint.rules.clear();
     blueprint.done = None;
     blueprint.state.initial = initial();
-    let (mut board, mut first) = Board::create(genesis(blueprint), &UncachedPlans).expect("the request fits");
+    let (mut board, mut first) = Board::create(genesis(blueprint), &PLANS).expect("the request fits");
     board.admit(Timestamp(0), &mut first, &mut admission::admit_all);
     let mut invariants = Invariants::new(0, &board);
     let mut model = Model::new(0, &board, Timestamp(0));
@@ -79,7 +79,7 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
         model.after_step(Some(&input), &step, board);
         records.extend(step.records.iter().cloned());
         if crash.is_some() {
-            let recovered = Board::recover(&records).expect("the journal is enough");
+            let recovered = Board::recover(&records, &PLANS).expect("the journal is enough");
             invariants.same(board, &recovered);
         }
         step
@@ -95,7 +95,7 @@ fn play(order: &[usize], crash: Option<usize>) -> (Value, Vec<&'static str>) {
         outcomes.push(take(&mut board, input, &mut invariants).outcome);
     }
     invariants.at_the_end(&board, &records);
-    replay::replay(&records, None).expect("the run follows from its records");
+    replay::replay(&records, None, &PLANS).expect("the run follows from its records");
     let state = &board.state().root().to_value();
     let task = &state["tasks"][0];
     let tasks = state["tasks"].as_array().map_or(0, Vec::len);
@@ -178,7 +178,7 @@ impl Called {
         let blueprint: Blueprint = serde_json::from_value(blueprint).expect("it is still one");
         let freshness = blueprint.workers.values().map(|worker| worker.freshness);
         assert!(freshness.into_iter().all(|freshness| freshness == Freshness::Reads), "the usual one");
-        let (mut board, mut first) = Board::create(genesis(blueprint), &UncachedPlans).expect("the request fits");
+        let (mut board, mut first) = Board::create(genesis(blueprint), &PLANS).expect("the request fits");
         board.admit(Timestamp(0), &mut first, &mut admission::admit_all);
         let (mut invariants, mut model) = (Invariants::new(SEED, &board), Model::new(SEED, &board, Timestamp(0)));
         invariants.after_step(None, &first, &board);
@@ -213,7 +213,7 @@ impl Called {
     }
 
     fn crash(&mut self, crash: Crash) {
-        let recovered = Board::recover(&self.records).expect("the journal is enough");
+        let recovered = Board::recover(&self.records, &PLANS).expect("the journal is enough");
         self.invariants.same(&self.board, &recovered);
         self.board = recovered;
         if crash != Crash::Unnoticed {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Blueprint;
-use patchboard_kernel::plan::{Plan, PlanSource, UncachedPlans};
+use patchboard_kernel::plan::{Plan, PlanSource};
+use patchboard_protocols::PLANS;
 
 #[derive(Default)]
 pub(super) struct Shared(OnceCell<Arc<Plan>>);
@@ -23,7 +24,7 @@ impl PlanSource for Shared {
             assert!(*plan.blueprint == blueprint && plan.mode == *mode, "a plan is asked for another blueprint");
             return Ok(Arc::clone(plan));
         }
-        let plan = UncachedPlans.plan_for_format(blueprint, mode, journal)?;
+        let plan = PLANS.plan_for_format(blueprint, mode, journal)?;
         Ok(Arc::clone(self.0.get_or_init(|| plan)))
     }
 }

@@ -28,6 +28,7 @@ use patchboard_kernel::id::{BoardId, InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::record::{Answer, Record};
 use patchboard_kernel::replay;
 use patchboard_lint::source::Source;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent as _, Call};
 use serde_json::Value;
 
@@ -146,7 +147,7 @@ fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
     };
     play.take(first);
     play.run();
-    replay::replay(&play.records, None).expect("the run follows from its records");
+    replay::replay(&play.records, None, &PLANS).expect("the run follows from its records");
     play
 }
 

@@ -12,6 +12,7 @@ use patchboard_kernel::placeholder::is_placeholder;
 use patchboard_kernel::record::{Body, Ended, GENESIS, Kind, Record};
 use patchboard_kernel::redaction::{self, RedactionCode, Request};
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::Value;
 
 /// Number of redaction requests per board.
@@ -36,7 +37,7 @@ pub(super) fn tried(seed: u64, records: &[Record]) -> Tried {
     if written.is_empty() {
         return tried;
     }
-    let board = Board::recover(records).unwrap_or_else(|error| panic!("SEED={seed}: {error}"));
+    let board = Board::recover(records, &PLANS).unwrap_or_else(|error| panic!("SEED={seed}: {error}"));
     let is_over = board.ended().is_some_and(Ended::is_final);
     for _ in 0..TRIED {
         let (seq, place, text) = &written[random.index(written.len())];
@@ -135,10 +136,10 @@ fn sound(records: &[Record], told: &str) -> Board {
         }
     }
     assert!(owed.is_empty(), "{told}: {owed:?}");
-    if let Err(difference) = replay::replay(records, None) {
+    if let Err(difference) = replay::replay(records, None, &PLANS) {
         panic!("{told}: {difference}");
     }
-    Board::recover(records).unwrap_or_else(|error| panic!("{told}: {error}"))
+    Board::recover(records, &PLANS).unwrap_or_else(|error| panic!("{told}: {error}"))
 }
 
 /// Continues the board. Returns the kinds of the next records and the workers they name.

@@ -11,6 +11,7 @@ use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::board::{Board, Call, Input, Step};
 use patchboard_kernel::driver::Batch;
 use patchboard_kernel::id::Timestamp;
+use patchboard_protocols::PLANS;
 
 use super::checks::Checks;
 use super::outages::Outages;
@@ -156,7 +157,7 @@ fn play(seed: u64, plans: &Shared, events: &[Event]) {
 
 fn recover(world: &mut SimulatedBoard, is_written: bool, replay: &mut Replay) {
     world.crash(true, is_written, replay);
-    let recovered = Board::recover(world.records()).expect("the journal is enough");
+    let recovered = Board::recover(world.records(), &PLANS).expect("the journal is enough");
     replay.checks.recovered(&recovered, world.records());
     world.replace(recovered);
 }

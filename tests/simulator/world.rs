@@ -17,8 +17,8 @@ use patchboard_kernel::driver::Batch;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq, Timestamp, WorkerName};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Answer, Ended, Record};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 use super::checks::Checks;
@@ -337,7 +337,7 @@ impl Simulation {
             disk,
             history,
         };
-        let world = SimulatedBoard::new(genesis, &UncachedPlans, &mut workers).expect("the request fits");
+        let world = SimulatedBoard::new(genesis, &PLANS, &mut workers).expect("the request fits");
         let (operator, stored) = (Operator::new(seed), Stored::new(seed));
         let jumps = Random::new(seed ^ 0x6a75_6d70);
         Self { seed, world, workers, operator, stored, restores: false, stirs_left: STIRS_MAX, jumps }
@@ -483,7 +483,7 @@ impl Simulation {
     fn recover(&mut self, loses: bool, is_written: Option<bool>) {
         self.workers.history.borrow_mut().push(Event::Crashed(is_written));
         self.world.crash(loses, is_written.unwrap_or_default(), &mut self.workers);
-        let recovered = Board::recover(self.world.records()).expect("the journal is enough");
+        let recovered = Board::recover(self.world.records(), &PLANS).expect("the journal is enough");
         self.workers.checks.recovered(&recovered, self.world.records());
         self.stored.same(&recovered, self.world.records());
         self.world.replace(recovered);

@@ -15,6 +15,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::files::{Access, EditAttempt, FileEntry, FilePath};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Record;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent, Call, CallResult};
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::options::{Options, RestartPolicy};
@@ -186,7 +187,7 @@ async fn runtime(data: &Path, busy: &Arc<Busy>) -> (Runtime, Arc<Failing>) {
     let restarts = RestartPolicy { max: u32::MAX, backoff: Duration::from_millis(1), ..RestartPolicy::default() };
     let mut options = Options::new(Arc::clone(busy) as Arc<dyn Agent>);
     options.restarts = restarts;
-    let runtime = Runtime::start(Arc::clone(&journal) as _, options).await.expect("a runtime");
+    let runtime = Runtime::start(Arc::clone(&journal) as _, options, PLANS).await.expect("a runtime");
     (runtime, journal)
 }
 

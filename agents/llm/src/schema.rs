@@ -13,7 +13,7 @@ use patchboard_kernel::ablation::{Component, Interface};
 use patchboard_kernel::blueprint::{GrantOp, Intent, Worker, WriteGrant};
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::reply_schema::ReplySchema;
-use patchboard_protocols::blackboard;
+use patchboard_protocols::blackboard::{self, ReplyFormat};
 use serde_json::{Map, Value, json};
 
 /// Keywords that OpenAI's strict mode documents.
@@ -45,7 +45,7 @@ pub enum SchemaLevel {
 /// the seat would be too long.
 pub fn reply_schema(shown: &CallContext, level: SchemaLevel) -> Option<(SchemaLevel, Value)> {
     let (plan, mode) = (shown.worker_plan(), &shown.plan().mode);
-    if let (Some(format), Interface::Patch) = (plan.worker.format, plan.interface) {
+    if let (Some(format), Interface::Patch) = (ReplyFormat::of_worker(&plan.worker), plan.interface) {
         return match level {
             SchemaLevel::Derived => Some((level, blackboard::reply_schema(shown, format))),
             SchemaLevel::Generic => Some((level, json!({"type": "object"}))),

@@ -16,8 +16,7 @@ mod role_reply;
 pub mod vote;
 
 use patchboard_kernel::ablation::Interface;
-use patchboard_kernel::blueprint::{ReplyFormat, ReplyPurpose};
-use patchboard_protocols::blackboard::{concludes, eligible, is_silent, waits};
+use patchboard_protocols::blackboard::{ReplyFormat, ReplyPurpose, concludes, eligible, is_silent, waits};
 use patchboard_runtime::agent::{Call, Reply};
 
 use role_reply::{Cleaning, Message, MessageTarget, ReplyContext};
@@ -39,7 +38,7 @@ pub fn made(call: &Call, reply: Reply) -> Reply {
 /// the text is too long, already a patch or an envelope, or cannot be parsed.
 pub fn envelope(call: &Call, text: &str) -> Option<String> {
     let (shown, worker) = (&call.context, call.worker_config());
-    let format = worker.format.filter(|_| shown.worker_plan().interface == Interface::Patch)?;
+    let format = ReplyFormat::of_worker(worker).filter(|_| shown.worker_plan().interface == Interface::Patch)?;
     if text.len() > usize::try_from(worker.patch.max_bytes).map_or(BYTES_MAX, |bytes| bytes.min(BYTES_MAX)) {
         return None;
     }

@@ -7,7 +7,7 @@ use jsonptr::{Pointer, PointerBuf};
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::tree::Node;
 use patchboard_protocols::handoff::{
-    Agents, Handoff, HandoffAction, HandoffState, TaskStatus, next_action, superseded,
+    Agents, Handoff, HandoffAction, HandoffState, TaskStatus, able, next_action, superseded,
 };
 use patchboard_runtime::agent::{Call, CallResult};
 use serde::Deserialize;
@@ -152,11 +152,9 @@ fn other_open_handoff(call: &Call, seen: &BoardHandoff) -> Result<Option<String>
     let all = document_node(call, seen.handoffs.as_str())?.and_then(Node::as_object);
     let request = &seen.handoff.request;
     for (id, node) in all.into_iter().flat_map(|all| all.iter()) {
-        let is = |name: &str, texts: &[&str]| {
-            node.child(name).and_then(Node::as_str).is_some_and(|text| texts.contains(&text))
-        };
-        let is_open = is("state", &["PENDING", "ACCEPTED"]) && is("task", &[&request.task]);
-        if is_open && **id != *request.request_id {
+        let text = |name: &str| node.child(name).and_then(Node::as_str).unwrap_or_default();
+        let is_open = HandoffState::ALL.iter().any(|state| !state.is_terminal() && state.as_str() == text("state"));
+        if is_open && text("task") == request.task && **id != *request.request_id {
             return Ok(Some((**id).to_owned()));
         }
     }
@@ -173,11 +171,7 @@ fn below(place: &Pointer, collection: &Pointer) -> Option<(String, Option<String
 /// Returns the patch for a person's answer, or the question if there is none yet.
 fn escalate(call: &Call, seen: &BoardHandoff, agents: &Agents, why: &str) -> Result<Vec<Value>, NoPatch> {
     let request = &seen.handoff.request;
-    let can = |name: &&String| {
-        let mut required = request.capabilities_required.iter();
-        **name != request.from_agent && required.all(|wanted| agents[*name].contains(wanted))
-    };
-    let mut choices: Vec<String> = agents.keys().filter(can).take(NAMED_MAX).cloned().collect();
+    let mut choices: Vec<String> = able(request, agents).take(NAMED_MAX).map(|(name, _)| name.clone()).collect();
     choices.push(GIVE_BACK.to_owned());
     let Some(answered) = call.context.answers().last() else {
         let (why, reason) = (one_line(why, SAID_CHARS_MAX), one_line(&request.reason, SAID_CHARS_MAX));

@@ -6,11 +6,11 @@
 use patchboard_kernel::blueprint::{AgentKind, Blueprint, Duration, EventOp, GrantOp, Trigger, WriteGrant};
 use patchboard_kernel::board::{Board, BoardError, NewBoard};
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::rejection::{VIOLATIONS_MAX, Violation};
 use patchboard_kernel::schema::Schema;
 use patchboard_lint::source::Source;
 use patchboard_lint::{Diagnostic, FindingCode, Severity};
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::Failure;
 use serde_json::{Value, json};
 
@@ -294,7 +294,7 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &DesignRequest) -> Re
     if brief.wants_input || brief.input.is_some() {
         // The kernel decides whether a board can be created from it.
         let genesis = NewBoard::new("draft", blueprint.clone(), request.clone(), Timestamp(0));
-        return match Board::create(genesis, &UncachedPlans) {
+        return match Board::create(genesis, &PLANS) {
             Ok(_) => Ok(Some(request)),
             Err(BoardError::BadRequest(violations)) => Err(bad(violations)),
             Err(other) => Err(vec![Diagnostic::new("bad_input", place, other.to_string(), help)]),

@@ -7,6 +7,7 @@ use patchboard_kernel::files::{Edit, FileRead, Hunk};
 use patchboard_kernel::record::Kind;
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use patchboard_workshop::{Workshop, path};
 use patchboard_workspace::service::{CurrentFile, EditOutcome, ProposedChange, RejectedFiles, WorkspaceError};
 use patchboard_workspace::session::{CommandResult, Session, SessionAnswer, SessionRequest};
@@ -39,7 +40,7 @@ async fn an_edit_that_is_recorded_and_of_which_nobody_hears_is_in_place_once_the
     assert_eq!(shop.text("a.py").as_deref(), Some("a = 2\n"));
     let entry = shop.entry("a.py").expect("known");
     assert_eq!((entry.version, entry.writer.as_str(), shop.found), (2, "engineer_1", 0));
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
 #[tokio::test]
@@ -131,7 +132,7 @@ async fn what_others_wrote_before_it_came_to_be_in_place_comes_after_it() {
     assert_eq!(shop.text("a.py").as_deref(), Some("theirs\n"));
     let entry = shop.entry("a.py").expect("known");
     assert_eq!((entry.version, entry.writer.as_str()), (3, "external"), "version 2 is the engineer's");
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
 #[tokio::test]
@@ -277,7 +278,7 @@ async fn what_the_board_does_not_take_keeps_nobody_from_all_else() {
     let told =
         shop.session(1).call(json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "n"})).await;
     assert!(!told.is_error(), "{}", told.text);
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
 #[tokio::test]
@@ -301,5 +302,5 @@ async fn what_others_change_is_reported_in_records_of_bounded_size() {
     let sizes: Vec<usize> = records.iter().map(|record| record.payload.len()).collect();
     assert!(sizes.len() > 1 && sizes.iter().all(|size| *size < 6 * MIB), "{sizes:?}");
     assert!(sizes.iter().sum::<usize>() > FILES * MIB, "the texts are told: {sizes:?}");
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }

@@ -9,17 +9,18 @@ use patchboard_agents::cassette::{Player, Recorder};
 use patchboard_agents::config::{Config, Environment};
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::ablation::Mode;
-use patchboard_kernel::blueprint::{Blueprint, ReplyFormat, ReplyPurpose};
+use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::freshness::ReadSet;
-use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
+use patchboard_kernel::plan::PlanSource as _;
 use patchboard_kernel::record::{Body, Cause, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::state::State;
 use patchboard_llm::schema::{self, SchemaLevel};
-use patchboard_protocols::blackboard::reply_schema;
+use patchboard_protocols::PLANS;
+use patchboard_protocols::blackboard::{ReplyFormat, ReplyPurpose, reply_schema};
 use patchboard_roles::blackboard::{self, vote};
 use patchboard_runtime::agent::{Agent, Call, Reply};
 use patchboard_runtime::options::Options;
@@ -99,7 +100,7 @@ fn seats() -> Arc<AgentRegistry> {
 async fn played(agent: Arc<dyn Agent>) -> Vec<Record> {
     let data = tempfile::tempdir().expect("a directory");
     let journal = Arc::new(SqliteJournal::open(data.path()).expect("a journal"));
-    let runtime = Runtime::start(Arc::clone(&journal) as _, Options::new(agent)).await.expect("a runtime");
+    let runtime = Runtime::start(Arc::clone(&journal) as _, Options::new(agent), PLANS).await.expect("a runtime");
     let board = runtime.create(blueprint(), json!({}), None).await.expect("a board");
     let ended =
         tokio::time::timeout(Duration::from_secs(60), board.wait_for_end()).await.expect("in time").expect("it ends");
@@ -125,7 +126,7 @@ async fn roles_speak_and_the_board_hears() {
     let path = dir.path().join("experts.jsonl");
     let recorder = Recorder::create(&path, "experts", seats()).expect("a new file");
     let records = played(Arc::new(recorder)).await;
-    let replayed = replay::replay(&records, None).expect("the run follows from its records");
+    let replayed = replay::replay(&records, None, &PLANS).expect("the run follows from its records");
     let state = replayed.board.state().root().to_value();
     let said = |from: &str, text: &str| json!({"from": from, "text": text});
     let message = |from: &str, kind: &str, text: &str| json!({"from": from, "kind": kind, "text": text});
@@ -161,7 +162,7 @@ async fn roles_speak_and_the_board_hears() {
     assert!(recorded.contains("boxed[7]") && !recorded.contains("/answers/-"), "{recorded}");
     let again = played(player(&path)).await;
     assert_eq!(heard(&again), heard_live);
-    let state_again = replay::replay(&again, None).expect("it follows").board.state().root().to_value();
+    let state_again = replay::replay(&again, None, &PLANS).expect("it follows").board.state().root().to_value();
     assert_eq!(state_again, state);
 }
 
@@ -175,8 +176,7 @@ fn asked(fields: Value, document: &Value, reads: &[&str], woken_at: Option<&str>
     let workers = json!({"w": fields, "planner": {"agent": "llm"}});
     let blueprint = json!({"blueprint": 1, "name": "b", "workers": workers, "state": {"schema": {
         "properties": {"rounds": {"items": {"properties": {"agents": {"items": {"enum": ["planner", "w"]}}}}}}}}});
-    let plan =
-        UncachedPlans.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let plan = PLANS.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = State::new(document, &Hasher::new(&Salt::ZERO));
     let reads = reads.iter().map(|place| PointerBuf::parse(*place).expect("a pointer")).collect();
     let basis = ReadSet { state, reads, members: Vec::new() };
@@ -358,9 +358,8 @@ fn those_can_be_chosen_whom_a_rule_would_wake() {
     ] {
         let blueprint =
             json!({"blueprint": 1, "name": "b", "workers": workers, "state": {"schema": schema}, "rules": rules});
-        let plan = UncachedPlans
-            .plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default())
-            .expect("a plan");
+        let plan =
+            PLANS.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
         let document = json!({"board": {"public": []}, "experts": {"expert_2": {}}});
         let state = State::new(&document, &Hasher::new(&Salt::ZERO));
         let basis = ReadSet { state, reads: vec![PointerBuf::from_tokens(["board"])], members: Vec::new() };

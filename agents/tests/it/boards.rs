@@ -11,6 +11,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::{FileEntry, FilePath};
 use patchboard_kernel::id::BoardId;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent, Call, CallResult};
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::options::Options;
@@ -56,7 +57,7 @@ impl House {
         let workspaces = Arc::new(Workspaces::new(BTreeMap::from([code])));
         let journal = SqliteJournal::open(data.path()).expect("a journal");
         let options = Options::new(Arc::new(Hears(Arc::clone(&workspaces))));
-        let runtime = Runtime::start(Arc::new(journal), options).await.expect("a runtime");
+        let runtime = Runtime::start(Arc::new(journal), options, PLANS).await.expect("a runtime");
         Self { directory, _data: data, workspaces, runtime }
     }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use patchboard_kernel::files::EXTERNAL;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use patchboard_workshop::{Workshop, path};
 use patchboard_workspace::session::{SessionAnswer, SessionRequest};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -114,7 +115,7 @@ async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_reported() {
     let told = shop.session(1).call(create("c.txt", "c\n")).await;
     assert!(!told.is_error(), "{}", told.text);
     assert_eq!((shop.found, shop.entry("own/a.txt").expect("known").version), (0, 3));
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
     may_be_written(own, true);
 }
 
@@ -139,7 +140,7 @@ async fn a_directory_with_something_in_the_way_can_be_opened_again() {
     let mut ada = shop.session(0);
     let told = ada.call(create("d.txt", "d\n")).await;
     assert!(!told.is_error(), "{}", told.text);
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
     may_be_written(own, true);
 }
 

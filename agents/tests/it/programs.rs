@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use patchboard_agents::config::Program;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use patchboard_workshop::{Workshop, path};
 use patchboard_workspace::programs::{Runner, run};
 use serde_json::json;
@@ -38,7 +39,7 @@ async fn what_a_program_changes_is_reported_in_the_name_of_who_ran_it() {
     assert_eq!(known("notes.txt"), (2, "external".into(), String::new()));
     let told = bob.call(json!({"command": "create", "path": "src/a.py", "file_text": "b\n", "intent": "b"})).await;
     assert_eq!(told.code.as_deref(), Some("stale_target"), "{}", told.text);
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
 #[tokio::test]
@@ -129,7 +130,7 @@ async fn a_program_that_nobody_waits_for_any_more_is_ended_before_anybody_else_h
     let told = bob.call(json!({"command": "create", "path": "a.txt", "file_text": "b\n", "intent": "b"})).await;
     assert!(!told.is_error(), "{}", told.text);
     assert_eq!(shop.text("a.txt").as_deref(), Some("b\n"));
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
 #[tokio::test]

@@ -16,11 +16,12 @@ use patchboard_kernel::freshness::{CommitLookup, ProposalContext, ReadSet, Reser
 use patchboard_kernel::id::{Seq, Version, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::pipeline::{self, ReplyBody, Verdict};
-use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
+use patchboard_kernel::plan::PlanSource as _;
 use patchboard_kernel::rejection::{Code, Rejection};
 use patchboard_kernel::scheduler::AttemptHistory;
 use patchboard_kernel::state::State;
 use patchboard_llm::{Chat, Variables};
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent as _, Call, CallResult, Failure, Permit};
 use patchboard_runtime::tools::{BoxFuture, ToolDefinition, ToolOutput, Tools};
 use serde_json::{Value, json};
@@ -245,8 +246,7 @@ fn shown(has_files: bool) -> CallContext {
     let schema = json!({"type": "object", "properties": {"answer": {"type": "string"}}});
     let blueprint =
         json!({"blueprint": 1, "name": "one", "state": {"schema": schema}, "workers": {"writer": writer(has_files)}});
-    let plan =
-        UncachedPlans.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let plan = PLANS.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = State::new(&json!({"answer": ""}), &Hasher::new(&Salt::ZERO));
     let basis = ReadSet { state, reads: vec![PointerBuf::from_tokens(["answer"])], members: Vec::new() };
     CallContext::new(plan, "writer".into(), Arc::new(basis), false).expect("the worker is there")

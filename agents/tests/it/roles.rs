@@ -12,10 +12,11 @@ use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::freshness::ReadSet;
-use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
+use patchboard_kernel::plan::PlanSource as _;
 use patchboard_kernel::record::{Body, Cause};
 use patchboard_kernel::replay;
 use patchboard_kernel::state::State;
+use patchboard_protocols::PLANS;
 use patchboard_roles::departments::storage::Storage;
 use patchboard_runtime::agent::{Agent as _, Call, Failure};
 use patchboard_runtime::options::Options;
@@ -61,8 +62,7 @@ fn role(name: &str) -> Value {
 fn asked(fields: Value, document: &Value, reads: &[&str], may_expand: bool) -> Call {
     let fields = seat(fields);
     let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {"w": fields}});
-    let plan =
-        UncachedPlans.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let plan = PLANS.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = State::new(document, &Hasher::new(&Salt::ZERO));
     let reads = reads.iter().map(|place| PointerBuf::parse(*place).expect("a pointer")).collect();
     let basis = ReadSet { state, reads, members: Vec::new() };
@@ -227,7 +227,7 @@ async fn what_is_said_is_taken_down_and_taken_up_in_order() {
     let data = tempfile::tempdir().expect("a directory");
     let journal = Arc::new(SqliteJournal::open(data.path()).expect("a journal"));
     let options = Options::new(seats(Storage::in_dir(data.path())));
-    let runtime = Runtime::start(Arc::clone(&journal) as _, options).await.expect("a runtime");
+    let runtime = Runtime::start(Arc::clone(&journal) as _, options, PLANS).await.expect("a runtime");
     let board = runtime.create(blueprint(), json!({"text": "m1"}), None).await.expect("a board");
     let long = |n: u32| format!("m{n} {}", "x".repeat(700));
     for value in [json!({"text": long(2)}), json!(long(3)), json!({"nothing": "said"}), json!(long(4))]
@@ -245,7 +245,7 @@ async fn what_is_said_is_taken_down_and_taken_up_in_order() {
     let bodies: Vec<&Body> = records.iter().map(|record| record.body().expect("readable")).collect();
     assert!(bodies.iter().any(|body| matches!(body, Body::Expanded(_))), "the view was too small for all");
     assert!(!bodies.iter().any(|body| matches!(body, Body::Rejected(_) | Body::Failed(_))), "{bodies:#?}");
-    let state = replay::replay(&records, None).expect("it follows").board.state().root().to_value();
+    let state = replay::replay(&records, None, &PLANS).expect("it follows").board.state().root().to_value();
     assert_eq!(state["turn"], json!({"n": 4, "text": long(4)}));
     assert_eq!(state["messages"].as_array().map(Vec::len), Some(7));
 }

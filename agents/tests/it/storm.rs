@@ -8,6 +8,7 @@ use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::{Body, Cause, End, Ended};
 use patchboard_lint::source::Source;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::options::Options;
 use patchboard_runtime::runtime::Runtime;
 use patchboard_storage::blocking::wait;
@@ -66,7 +67,7 @@ async fn an_engineer_who_uses_up_its_iterations_has_failed_and_its_task_is_given
     let (blueprint, workspaces) = (blueprint(), Arc::clone(seats.workspaces()));
     assert_eq!(seats.check(&blueprint), []);
     let journal = Arc::new(SqliteJournal::open(data.path()).expect("a journal"));
-    let runtime = Runtime::start(Arc::clone(&journal) as _, Options::new(seats)).await.expect("a runtime");
+    let runtime = Runtime::start(Arc::clone(&journal) as _, Options::new(seats), PLANS).await.expect("a runtime");
     let taking_up = workspaces.begin_activation();
     let board = runtime.create(blueprint, json!({"task": "Write f."}), None).await.expect("a board");
     taking_up.attach(&board).await.expect("it is open").expect("it has a directory");

@@ -13,10 +13,11 @@ use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::freshness::ReadSet;
 use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, Seq};
-use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
+use patchboard_kernel::plan::PlanSource as _;
 use patchboard_kernel::scheduler::AttemptHistory;
 use patchboard_kernel::state::State;
 use patchboard_kernel::view::Prompt;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::Call;
 use serde_json::{Value, json};
 
@@ -51,8 +52,7 @@ pub(crate) fn call(worker: &str, seat: Worker, shown: &str, occurrence: u32) -> 
 /// Returns the view of a small board for a worker with this seat.
 fn values(worker: &str, seat: &Worker) -> CallContext {
     let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {worker: seat}});
-    let plan =
-        UncachedPlans.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let plan = PLANS.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = State::new(&json!({"seen": {"count": 2}, "hidden": 3}), &Hasher::new(&Salt::ZERO));
     let basis = ReadSet { state, reads: vec![PointerBuf::from_tokens(["seen"])], members: Vec::new() };
     CallContext::new(plan, worker.into(), Arc::new(basis), false).expect("the worker is there")

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use patchboard_kernel::files::Access;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use patchboard_workshop::Workshop;
 use patchboard_workspace::session::Session;
 use serde_json::json;
@@ -38,7 +39,7 @@ async fn what_was_viewed_can_be_edited_and_others_learn_what_is_different() {
         .await;
     assert!(!told.is_error(), "what a refusal shows is read with it: {}", told.text);
     assert_eq!(shop.text("notes.txt").as_deref(), Some("bye\n"), "a text file has no comments");
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
 #[tokio::test]
@@ -104,7 +105,7 @@ async fn what_is_written_around_the_workspace_is_noticed_before_anything_is_acce
     let told = ada.call(json!({"command": "rename", "path": "a.py", "new_path": "c.py", "intent": "c"})).await;
     assert!(!told.is_error(), "{}", told.text);
     assert_eq!((shop.text("a.py"), shop.text("c.py").is_some()), (None, true));
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
 #[tokio::test]
@@ -147,7 +148,7 @@ async fn a_comment_may_stand_beside_lines_that_its_author_has_not_read() {
     bob.call(json!({"command": "view", "path": "code.py"})).await;
     let told = bob.call(json!({"command": "str_replace", "path": "code.py", "old_str": "# engineer_1: renamed\n", "intent": "tidy"})).await;
     assert_eq!(told.code.as_deref(), Some("annotation_lost"), "{}", told.text);
-    replay::replay(&shop.records(), None).expect("the run follows from its records");
+    replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::tz::TimeZone;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::Record;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::recovery;
 use patchboard_runtime::verified_reader::VerifiedReader;
@@ -56,9 +56,9 @@ impl Reader {
         let now =
             wait(self.journal.summary(&board.id)).map_err(storage)?.map_or(board.version, |summary| summary.version);
         let recovered = match version {
-            None => recovery::recover(&*self.journal, &board.id, &UncachedPlans),
+            None => recovery::recover(&*self.journal, &board.id, &PLANS),
             Some(version) if version > now.0 => return Err(no_such_version(version, now.0)),
-            Some(version) => recovery::recover_at(&*self.journal, &board.id, Version(version), &UncachedPlans),
+            Some(version) => recovery::recover_at(&*self.journal, &board.id, Version(version), &PLANS),
         };
         recovered.map(|recovered| recovered.board).map_err(|error| match error {
             RuntimeError::Journal(error) => storage(error),
@@ -87,7 +87,7 @@ impl Reader {
     /// Returns the exit code of a command that printed a board's journal: an error if the journal ends inside a step.
     /// Otherwise a damaged board would pass for an intact one.
     pub fn exit_after_listing(&self, board: &BoardId) -> Outcome {
-        recovery::check_end(&*self.journal, board).map(|()| Exit::Done).map_err(storage)
+        recovery::check_end(&*self.journal, board, &PLANS).map(|()| Exit::Done).map_err(storage)
     }
 
     /// Returns the blueprint name of the outermost board of a nested board, possibly its own; and the records of

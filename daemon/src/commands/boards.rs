@@ -6,9 +6,9 @@ use clap::Args;
 use patchboard_agents::config::DEFAULT_MODEL;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::admission::WaitingCall;
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, PauseCause, Record};
 use patchboard_kernel::scheduler::ProviderWait;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::{audit, recovery};
 use patchboard_storage::blocking::wait;
@@ -101,7 +101,7 @@ impl WaitState {
     /// Recovers a board to find what it waits for. Empty for a board that cannot be recovered; `verify` reports the
     /// reason.
     fn read(journal: &dyn Journal, board: &BoardSummary) -> Self {
-        let Ok(recovered) = recovery::recover(journal, &board.id, &UncachedPlans) else { return Self::default() };
+        let Ok(recovered) = recovery::recover(journal, &board.id, &PLANS) else { return Self::default() };
         let board = recovered.board;
         let waiting = if board.scheduler().is_calling() { Vec::new() } else { board.awaiting_admission() };
         let model = |call: &WaitingCall| call.model.clone().unwrap_or_else(|| DEFAULT_MODEL.to_owned());

@@ -11,9 +11,9 @@ use patchboard_kernel::board::{
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{IdempotencyKey, Seq, Timestamp, Version, WorkerName};
 use patchboard_kernel::json::{self, Limits};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::rejection::{AllowedWrite, Code, Rejection, Stage, VIOLATIONS_MAX, Violation};
 use patchboard_kernel::schema::Schema;
+use patchboard_protocols::PLANS;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Result<Exit, Failure
         }
     }
     let genesis = NewBoard::new("kernel", blueprint, Value::Null, Timestamp(0));
-    let (mut board, _) = Board::create(genesis, &UncachedPlans).map_err(|error| match error {
+    let (mut board, _) = Board::create(genesis, &PLANS).map_err(|error| match error {
         BoardError::BadRequest(violations) => invalid_state(&violations),
         other @ (BoardError::BadBlueprint(_) | BoardError::BadRecord { .. }) => {
             Failure::invalid_input("bad_blueprint", other)

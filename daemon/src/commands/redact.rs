@@ -29,6 +29,7 @@ use crate::reader::{Reader, storage};
 use crate::serve::instance_lock::open_exclusive;
 use crate::user;
 use patchboard_kernel::text::counted;
+use patchboard_protocols::PLANS;
 
 /// Erase values of a board from every file: all values that a place ever had, or that a record brought
 ///
@@ -111,10 +112,11 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
         let by = Some(user::principal());
         let beside = search_departments(data_dir, arguments.departments);
         let redacted =
-            redaction::redact(Arc::clone(&journal), board.clone(), request, replacement, by, now, beside).await;
+            redaction::redact(Arc::clone(&journal), board.clone(), request, replacement, (by, now), PLANS, beside)
+                .await;
         done = Some(redacted.map_err(failure)?);
         let archives = patchboard_storage::archives(data_dir);
-        archive::rewrite(&*journal, &*archives, &board).map_err(|error| archived(&error))?;
+        archive::rewrite(&*journal, &*archives, &board, &PLANS).map_err(|error| archived(&error))?;
     }
     let mut cassettes = Vec::new();
     for path in &arguments.cassette {

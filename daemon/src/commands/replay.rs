@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use patchboard_kernel::id::Seq;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::json;
 
 use crate::arguments::BoardArgument;
@@ -44,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
         return Err(Failure::invalid_input("replay_underivable", why)
             .help("`patchboard verify BOARD` says whether anything was altered; the board can be read and resumed"));
     }
-    let replayed = replay::replay(&records, arguments.to.map(Seq)).map_err(|difference| {
+    let replayed = replay::replay(&records, arguments.to.map(Seq), &PLANS).map_err(|difference| {
         let failure = Failure::failed("replay_differs", &difference)
             .help("`patchboard verify BOARD` says whether the journal was altered")
             .detail("seq", difference.seq.0.into());

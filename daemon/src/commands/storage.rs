@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_kernel::id::BoardId;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_storage::archives::Source;
@@ -95,8 +96,9 @@ impl Archive {
             let (now, by) = (SystemClock.now(), user::principal());
             let intended =
                 AuditedAction { action: Action::BoardArchived, subject: Some(board.id.as_str()), by: Some(&by) };
-            let path = tokens
-                .audited(&intended, now, || archive::archive(&*journal, &*archives, &board.id, now).map_err(failure))?;
+            let path = tokens.audited(&intended, now, || {
+                archive::archive(&*journal, &*archives, &board.id, now, &PLANS).map_err(failure)
+            })?;
             let text = format!("board {} is in {}", board.id, one_line(&path));
             output.json_or_line(&json!(ArchiveReport { board: board.id, archive: path }), || text)?;
         }
@@ -121,7 +123,7 @@ impl Restore {
             Err(JournalError::NotFound(_) | JournalError::RecordsLost(_)) => None,
             opened => Some(opened.map_err(storage)?),
         };
-        let carried = archive::read_recoverable(&place, source, beside.as_deref()).map_err(failure)?;
+        let carried = archive::read_recoverable(&place, source, beside.as_deref(), &PLANS).map_err(failure)?;
         // Nothing is created or opened for writing before this.
         let (journal, _alone) = open_or_create_exclusive(data_dir, "POST /v1/boards/{board}/restore")?;
         let (tokens, by, id) = (TokenStore::open(data_dir)?, user::principal(), carried.board().clone());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Args;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::BoardId;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::audit::{self, AuditError, AuditReport};
 use patchboard_runtime::board_file::{BoardFile, BoardFileError};
 use patchboard_storage::journal::Journal;
@@ -111,7 +112,7 @@ fn read_file(name: &str) -> Result<BoardFile, Failure> {
 
 /// Verifies a board; its last record must have the given hash, if any.
 fn verified(journal: &dyn Journal, board: &BoardId, head: Option<Digest>) -> Result<AuditReport, Failure> {
-    let verified = audit::verify(journal, board, head).map_err(fault_to_failure)?;
+    let verified = audit::verify(journal, board, head, &PLANS).map_err(fault_to_failure)?;
     if let (Some(expected), Some(at)) = (head, verified.expected_at)
         && at != verified.head.seq
     {
@@ -132,7 +133,8 @@ fn verify_heads(heads: &[SavedHead], data_dir: &Path, output: Output) -> Outcome
     let mut bad = 0;
     for head in heads {
         let still = reader.find(head.board.as_str()).and_then(|summary| {
-            let verified = audit::verify(&*reader.journal, &summary.id, Some(head.hash)).map_err(fault_to_failure)?;
+            let verified =
+                audit::verify(&*reader.journal, &summary.id, Some(head.hash), &PLANS).map_err(fault_to_failure)?;
             match verified.expected_at {
                 Some(at) if at == head.seq && summary.id == head.board => Ok(verified),
                 _ => Err(Failure::failed("head_differs", format!("the noted head is not record {}", head.seq))),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use patchboard_agents::config::Program;
 use patchboard_kernel::id::{BoardId, Timestamp};
 use patchboard_kernel::record::End;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::audit::{self, AuditError};
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{BoardSummary, Journal, JournalError, RecordLoss};
@@ -181,7 +182,7 @@ fn find_damaged_boards(
             report_progress(nth, boards.len());
             told_at = Instant::now();
         }
-        match audit::verify(journal, &board.id, None) {
+        match audit::verify(journal, &board.id, None, &PLANS) {
             Ok(_) | Err(AuditError::Journal(JournalError::NotFound(_))) => {}
             Err(AuditError::Journal(error)) => return Err(error),
             Err(fault) => faults.push((board.id.clone(), fault)),

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use patchboard_kernel::board::Outcome;
 use patchboard_kernel::ledger::Usage;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::options::Options;
@@ -56,7 +57,7 @@ pub(crate) fn played(sandbox: &Sandbox, iterations: u32) {
     let run = async {
         let agent = Arc::new(Busy::default());
         let journal = SqliteJournal::open(&sandbox.path().join(".patchboard")).expect("it opens");
-        let runtime = Runtime::start(Arc::new(journal), Options::new(agent.clone())).await.expect("started");
+        let runtime = Runtime::start(Arc::new(journal), Options::new(agent.clone()), PLANS).await.expect("started");
         let blueprint = serde_json::from_value(blueprint).expect("a blueprint");
         let board = runtime.create(blueprint, Value::Null, None).await.expect("created");
         assert!(agent.0.set(board.clone()).is_ok());

@@ -6,6 +6,7 @@ use patchboard_agents::script::Script;
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::BoardId;
 use patchboard_lint::source::Source;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::options::{CreateOptions, Options};
 use patchboard_runtime::runtime::Runtime;
 use patchboard_storage::sqlite::SqliteJournal;
@@ -224,7 +225,7 @@ async fn a_board_that_a_key_made_before_keys_had_a_secret_is_not_made_again() {
     let hash = sha256(b"board\nadmin\norder-7").0;
     let id = Builder::from_custom_bytes(*hash.first_chunk().expect("bytes")).into_uuid().to_string();
     let journal = SqliteJournal::open(&data).expect("a journal");
-    let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Script))).await.expect("it starts");
+    let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Script)), PLANS).await.expect("it starts");
     let blueprint =
         patchboard_protocols::check(&Source::read("steps.yaml", STEPS).expect("YAML")).blueprint.expect("it is sound");
     let founding = CreateOptions { id: Some(BoardId::from(id.clone())), ..CreateOptions::default() };

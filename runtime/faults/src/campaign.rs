@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use parking_lot::Mutex;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
-use patchboard_kernel::plan::{Plan, PlanSource};
+use patchboard_kernel::plan::{Plan, PlanSource, UncachedPlans};
 use patchboard_kernel::rejection::Stage;
 use patchboard_kernel::rejection_counts::RejectionCounts;
 
@@ -114,9 +114,9 @@ impl Campaign {
     }
 
     /// Injects all faults. Calls `tell` with each verdict, in an order that depends on the campaign alone.
-    pub fn run(&self, mut tell: impl FnMut(&Verdict)) -> Report {
+    pub fn run(&self, plans: UncachedPlans, mut tell: impl FnMut(&Verdict)) -> Report {
         let jobs = self.jobs();
-        let plans = CachedPlans::default();
+        let plans = CachedPlans { compiler: plans, plans: Mutex::default() };
         let next = AtomicUsize::new(0);
         let mut report = Report::default();
         std::thread::scope(|scope| {
@@ -154,8 +154,10 @@ impl Campaign {
     }
 }
 
-#[derive(Default)]
-struct CachedPlans(Mutex<BTreeMap<PlanKey, Arc<Plan>>>);
+struct CachedPlans {
+    compiler: UncachedPlans,
+    plans: Mutex<BTreeMap<PlanKey, Arc<Plan>>>,
+}
 
 /// Key: name and concurrency of a blueprint, the mode, and the journal format.
 type PlanKey = (String, u32, String, u32);
@@ -163,11 +165,11 @@ type PlanKey = (String, u32, String, u32);
 impl PlanSource for CachedPlans {
     fn plan_for_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
         let key = (blueprint.name.to_string(), blueprint.concurrency, mode.to_string(), journal);
-        let mut plans = self.0.lock();
+        let mut plans = self.plans.lock();
         if let Some(plan) = plans.get(&key) {
             return Ok(Arc::clone(plan));
         }
-        let plan = Arc::new(Plan::compile_for(Arc::new(blueprint), mode.clone(), journal)?);
+        let plan = self.compiler.plan_for_format(blueprint, mode, journal)?;
         plans.insert(key, Arc::clone(&plan));
         Ok(plan)
     }

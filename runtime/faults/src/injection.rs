@@ -58,7 +58,7 @@ pub(crate) fn inject(
         let mut played = FaultRun::new(class, system, scenario, hit, random, corpus);
         let records = played.run(board, plans);
         if played.is_made() || attempt == TRIES_MAX {
-            return played.judge(instance, records);
+            return played.judge(instance, records, plans);
         }
     }
     unreachable!("the last try returns")
@@ -188,7 +188,7 @@ impl<'a> FaultRun<'a> {
         world.records().to_vec()
     }
 
-    fn judge(self, instance: u64, records: Vec<Record>) -> (Verdict, Vec<Record>) {
+    fn judge(self, instance: u64, records: Vec<Record>, plans: &dyn PlanSource) -> (Verdict, Vec<Record>) {
         let tokens = self.scenario.blueprint().limits.tokens;
         let facts = Facts::from_records(&records, tokens, self.worker.as_deref(), self.since.unwrap_or(EPOCH));
         let mut wrongs = scenario::document_errors(self.scenario, &self.request, &self.document);
@@ -217,7 +217,7 @@ impl<'a> FaultRun<'a> {
             commits: facts.commits,
             rejected: facts.rejected,
             calls: self.calls,
-            is_replayed: replay::replay(&records, None).is_ok(),
+            is_replayed: replay::replay(&records, None, plans).is_ok(),
         };
         (verdict, records)
     }

@@ -7,12 +7,13 @@ use patchboard_faults::class::FaultClass;
 use patchboard_faults::corpus::Corpus;
 use patchboard_faults::system::System;
 use patchboard_faults::verdict::Verdict;
+use patchboard_protocols::PLANS;
 
 fn campaign(instances: u64, classes: &[FaultClass], systems: &[System], threads: usize) -> (Report, Vec<Verdict>) {
     let (classes, systems) = (classes.to_vec(), systems.to_vec());
     let campaign = Campaign { instances, seed: 5, classes, systems, corpus: Corpus::default(), threads };
     let mut verdicts = Vec::new();
-    let report = campaign.run(|verdict| verdicts.push(verdict.clone()));
+    let report = campaign.run(PLANS, |verdict| verdicts.push(verdict.clone()));
     assert_eq!(verdicts.len(), campaign.boards());
     (report, verdicts)
 }

@@ -4,7 +4,6 @@
 //! positions, and has the checks across fields. The journal stores this form: fragments are resolved and defaults are
 //! explicit.
 
-mod format;
 mod group;
 mod limits;
 mod model;
@@ -23,7 +22,6 @@ use serde_json::{Map, Value};
 
 use crate::id::WorkerName;
 
-pub use format::{ReplyFormat, ReplyPurpose};
 pub use group::{GROUP_DEFINITION, definition_name};
 pub use limits::*;
 pub use model::ModelChoice;

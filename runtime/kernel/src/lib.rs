@@ -1,8 +1,8 @@
 //! Pure core of PatchBoard: permissions, history and next steps of a board.
 //!
 //! Makes every decision about a board. Uses no clock, thread, file, socket or randomness: time, salts and ids are
-//! arguments, and effects are returned as data. Does not know YAML, lint, protocols, agents, HTTP or git. The shell around it is
-//! `patchboard-runtime`.
+//! arguments, and effects are returned as data. Does not know YAML, lint, protocols with their places and prompts,
+//! agents, HTTP or git. The shell around it is `patchboard-runtime`.
 //!
 //! # Layout
 //!

@@ -25,7 +25,7 @@ use crate::pattern::{PathSyntax, Pattern};
 use crate::record;
 use crate::schema::{Schema, StateSchema};
 use crate::tree::Node;
-use crate::view::FixedParts;
+use crate::view::{FixedParts, ReplyFormats};
 
 pub use quiescence::{QuiescenceKind, QuiescenceWait};
 pub use rule::{CompiledTrigger, Delay, DelayMs, Invariant, MemberSelector, Rule};
@@ -62,6 +62,8 @@ pub struct Plan {
     /// Format of the journal at the board's creation. Its rules decide, even after a later version has taken over the
     /// board.
     pub journal_format: u32,
+    /// Source that compiled the plan.
+    pub(crate) source: UncachedPlans,
 }
 
 /// Source of plans. A plan is immutable, so boards with one blueprint can share it; compiled schemas are large.
@@ -75,12 +77,13 @@ pub trait PlanSource {
     }
 }
 
-/// Compiles a separate plan for every board.
-pub struct UncachedPlans;
+/// Compiles a separate plan for every board, with these reply formats.
+#[derive(Clone, Copy)]
+pub struct UncachedPlans(pub ReplyFormats);
 
 impl PlanSource for UncachedPlans {
     fn plan_for_format(&self, blueprint: Blueprint, mode: &Mode, journal: u32) -> Result<Arc<Plan>, String> {
-        Plan::compile_for(Arc::new(blueprint), mode.clone(), journal).map(Arc::new)
+        Plan::compile(Arc::new(blueprint), mode.clone(), journal, *self).map(Arc::new)
     }
 }
 
@@ -94,7 +97,8 @@ impl Plan {
         if self.journal_format < record::SINCE_ORIGINAL_REQUEST || !self.workers.values().any(may_change) {
             return Ok(self);
         }
-        let mut own = Self::compile_for(Arc::clone(&self.blueprint), self.mode.clone(), self.journal_format)?;
+        let (blueprint, mode) = (Arc::clone(&self.blueprint), self.mode.clone());
+        let mut own = Self::compile(blueprint, mode, self.journal_format, self.source)?;
         own.original_request = Some(request.clone());
         for worker_plan in own.workers.values_mut().filter_map(Arc::get_mut) {
             worker_plan.contract.original_request = Some(request.clone());
@@ -120,14 +124,9 @@ impl Plan {
         worker_plan.is_some_and(|seat| seat.interface == Interface::Patch && seat.worker.format.is_some())
     }
 
-    /// Compiles a blueprint for boards of a mode. `patchboard-lint` reports all errors, with positions. Returns the
-    /// first error, as a human-readable message.
-    pub fn compile(blueprint: Arc<Blueprint>, mode: Mode) -> Result<Self, String> {
-        Self::compile_for(blueprint, mode, record::FORMAT)
-    }
-
-    /// Like [`Plan::compile`], for boards of a journal format.
-    pub fn compile_for(blueprint: Arc<Blueprint>, mode: Mode, journal: u32) -> Result<Self, String> {
+    /// Compiles a blueprint for boards of a mode and a journal format. `patchboard-lint` reports all errors, with
+    /// positions. Returns the first error, as a human-readable message.
+    fn compile(blueprint: Arc<Blueprint>, mode: Mode, journal: u32, source: UncachedPlans) -> Result<Self, String> {
         let paths = PathSyntax::for_formats(blueprint.blueprint, journal);
         let is_join = !blueprint.joins_on_first() && journal >= record::SINCE_BINDINGS;
         let state = &blueprint.state;
@@ -184,7 +183,10 @@ impl Plan {
             let is_open = is_ablated && !mode.has(Component::Contracts);
             let unrestricted = is_open.then(|| compile(&open(&worker)).map(Arc::new)).transpose()?;
             let interface = mode.interface(&worker);
-            let fixed = FixedParts::new(&worker, &schema, interface, paths).beginning_with(&state.initial);
+            let reply_format = worker.format.as_ref().map(|format| source.0(format, &worker)).transpose();
+            let reply_format = reply_format.map_err(|error| format!("workers.{name}.format: {error}"))?;
+            let fixed = FixedParts::new(&worker, &schema, interface, paths);
+            let fixed = fixed.beginning_with(&state.initial).replying_in(reply_format);
             let is_told = !is_ablated || mode.has(Component::Feedback);
             let files = worker.files.as_ref().map(Access::compile).transpose();
             let files = files.map_err(|error| format!("workers.{name}.files.{error}"))?.map(Arc::new);
@@ -317,6 +319,7 @@ impl Plan {
             done,
             original_request: None,
             journal_format: journal,
+            source,
         };
         plan.find_upstream();
         Ok(plan)
@@ -371,6 +374,10 @@ fn open(worker: &Worker) -> Worker {
     Worker { writes: vec![everything], ..worker.clone() }
 }
 
+/// Plans of workers that all reply with patches.
+#[cfg(test)]
+pub(crate) const PATCHES_ONLY: UncachedPlans = UncachedPlans(|format, _| Err(format.to_owned()));
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -385,7 +392,7 @@ mod tests {
             ]}},
         });
         let blueprint: Blueprint = serde_json::from_value(blueprint).expect("a blueprint");
-        let plan = Plan::compile(Arc::new(blueprint.clone()), Mode::default()).expect("a plan");
+        let plan = PATCHES_ONLY.plan(blueprint.clone(), &Mode::default()).expect("a plan");
         let grants = &plan.workers.values().next().expect("a seat").worker.writes;
         let ops: Vec<&[GrantOp]> = grants.iter().map(|grant| grant.ops.as_slice()).collect();
         use GrantOp::{Add, Copy, Replace};

@@ -10,15 +10,14 @@ use crate::blueprint::Blueprint;
 use std::collections::BTreeMap;
 use std::slice;
 
-use crate::board::{Board, BoardError, Input, NewBoard, Proposal, ProposalSource, ReplyBody, RequestDeferral};
+use crate::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, RequestDeferral};
 use crate::digest::Digest;
-use crate::id::{Seq, Version};
+use crate::id::Seq;
 use crate::pipeline::Reply;
-use crate::plan::{Plan, UncachedPlans};
+use crate::plan::{Plan, PlanSource};
 use crate::record::{
     self, ADMINISTRATOR, Attempt, Author, Body, Budget, End, Epoch, Invoked, Kind, PauseRequest, Record,
 };
-use crate::state::State;
 use crate::view;
 
 use steps::{is_step_start, underivable_batch};
@@ -68,7 +67,7 @@ pub struct ReplayReport {
 }
 
 /// Derives every record again, up to and including `to`. Returns the first record that cannot be read or that differs.
-pub fn replay(records: &[Record], to: Option<Seq>) -> Result<ReplayReport, Divergence> {
+pub fn replay(records: &[Record], to: Option<Seq>, plans: &dyn PlanSource) -> Result<ReplayReport, Divergence> {
     let records = match to {
         Some(to) => &records[..records.len().min(usize::try_from(to.0).unwrap_or(usize::MAX).saturating_add(1))],
         None => records,
@@ -82,10 +81,10 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<ReplayReport, Diver
     let (mut board, mut derived) = match erased {
         Some((Seq(0), _)) => {
             replayed = 1;
-            let board = Board::from_created(first, &UncachedPlans);
+            let board = Board::from_created(first, plans);
             (board.map_err(|error| divergence(first.seq, error.to_string()))?, Vec::new())
         }
-        _ => create(first).map(|(board, step)| (board, step.records))?,
+        _ => create(first, plans).map(|(board, step)| (board, step.records))?,
     };
     loop {
         let batch = &records[replayed..records.len().min(replayed + derived.len())];
@@ -125,7 +124,7 @@ pub fn replay(records: &[Record], to: Option<Seq>) -> Result<ReplayReport, Diver
     }
     if to.is_some() && board.head().0 != records[records.len() - 1].seq {
         // The cut is in the middle of a step: recover exactly up to `to`.
-        board = Board::recover(records).map_err(|error| divergence(Seq(0), error.to_string()))?;
+        board = Board::recover(records, plans).map_err(|error| divergence(Seq(0), error.to_string()))?;
     }
     let count = |kind| records.iter().filter(|record| record.kind == kind).count() as u64;
     Ok(ReplayReport {
@@ -149,10 +148,10 @@ pub fn last_step(tail: &[Record]) -> Option<usize> {
 /// before `records`, which begin with a step; `None` if they are the whole journal.
 ///
 /// Returns `None` if the journal is complete, or if this version does not derive it.
-pub fn missing_at_end(before: Option<Board>, records: &[Record]) -> Option<(Seq, Kind)> {
+pub fn missing_at_end(before: Option<Board>, records: &[Record], plans: &dyn PlanSource) -> Option<(Seq, Kind)> {
     let (mut board, mut derived) = match before {
         Some(board) => (board, Vec::new()),
-        None => create(records.first()?).map(|(board, step)| (board, step.records)).ok()?,
+        None => create(records.first()?, plans).map(|(board, step)| (board, step.records)).ok()?,
     };
     if board.plan().journal_format < OLDEST_DERIVABLE_FORMAT {
         return None;
@@ -194,32 +193,7 @@ fn redacted_range(records: &[Record]) -> Result<Option<(Seq, Seq)>, Divergence> 
     Ok(Some((records[first].seq, to)))
 }
 
-/// Returns the state at a version. Fails with [`BoardError::BadRecord`] if a record cannot be applied or if there is no
-/// such version.
-pub fn state_at(records: &[Record], version: Version) -> Result<State, BoardError> {
-    board_at(records, version).map(|board| board.state().clone())
-}
-
-/// Returns the board right after the commit of a version. Fails like [`state_at`].
-pub fn board_at(records: &[Record], version: Version) -> Result<Board, BoardError> {
-    let Some((first, rest)) = records.split_first() else {
-        return Err(BoardError::BadRecord { seq: Seq(0), message: "the journal is empty".to_owned() });
-    };
-    let mut board = Board::from_created(first, &UncachedPlans)?;
-    for record in rest {
-        if board.version() == version {
-            break;
-        }
-        board.fold(record)?;
-    }
-    if board.version() == version {
-        return Ok(board);
-    }
-    let message = format!("there is no version {version}, the last one is {}", board.version());
-    Err(BoardError::BadRecord { seq: board.head().0, message })
-}
-
-fn create(first: &Record) -> Result<(Board, crate::board::Step), Divergence> {
+fn create(first: &Record, plans: &dyn PlanSource) -> Result<(Board, crate::board::Step), Divergence> {
     let bad = |what: String| divergence(first.seq, what);
     let Body::Created(created) = first.body().map_err(|error| bad(error.to_string()))? else {
         return Err(bad("a journal begins with created".to_owned()));
@@ -241,7 +215,7 @@ fn create(first: &Record) -> Result<(Board, crate::board::Step), Divergence> {
         principal: first.principal().map_err(|error| bad(error.to_string()))?,
     };
     // The journal's own format applies, without the additions of later formats.
-    Board::create_in_format(created.format, genesis, &UncachedPlans).map_err(|error| bad(error.to_string()))
+    Board::create_in_format(created.format, genesis, plans).map_err(|error| bad(error.to_string()))
 }
 
 fn compare(recorded: &Record, derived: &Record) -> Result<(), Divergence> {

@@ -7,6 +7,7 @@ use crate::codes::FindingCode;
 use crate::diagnostic::Diagnostic;
 use crate::extended::LintContext;
 use crate::source::{FileLoader, Source};
+use patchboard_kernel::view::ReplyFormats;
 
 /// Result of an expansion; an error has all findings about the member.
 pub type Expanded = Result<(), Vec<Diagnostic>>;
@@ -23,6 +24,11 @@ pub trait Extension: Sync {
     /// Returns the coordination roles, `builtin:NAME`, that workers may have.
     fn roles(&self) -> Vec<&'static str> {
         Vec::new()
+    }
+
+    /// Returns its reply formats, if it has any.
+    fn reply_formats(&self) -> Option<ReplyFormats> {
+        None
     }
 
     /// Returns the codes of its findings.

@@ -17,7 +17,7 @@ use patchboard_kernel::expressions::request_part;
 use patchboard_kernel::id::{BoardId, RuleName, Timestamp, WorkerName};
 use patchboard_kernel::nested;
 use patchboard_kernel::pattern::{PathSyntax, Pattern};
-use patchboard_kernel::plan::UncachedPlans;
+use patchboard_kernel::plan::PlanSource;
 use patchboard_kernel::record::{Cause, FORMAT};
 use patchboard_kernel::scheduler::QueuedInvocation;
 use patchboard_kernel::tree::Node;
@@ -37,8 +37,9 @@ pub fn check_with_request(
     source: &Source,
     blueprint: Blueprint,
     request: Value,
+    plans: &dyn PlanSource,
 ) -> Result<Vec<Diagnostic>, BoardError> {
-    let board = create_board(blueprint, request)?;
+    let board = create_board(blueprint, request, plans)?;
     let mut findings = budgets(source, &board, "");
     if board.ended().is_some_and(|ended| ended.cause == Cause::Done) && board.blueprint().rules.iter().any(begins) {
         let message = "with this request, `done` holds at the beginning: the board ends before any worker is triggered";
@@ -48,14 +49,14 @@ pub fn check_with_request(
     findings.extend(beyond_limits(source, &board));
     findings.extend(nowhere(source, &board));
     findings.extend(shortages(source, &board, "", "with this request"));
-    findings.extend(inside(source, &board, ""));
+    findings.extend(inside(source, &board, "", plans));
     Ok(findings)
 }
 
 /// Starts a board in memory.
-fn create_board(blueprint: Blueprint, request: Value) -> Result<Board, BoardError> {
+fn create_board(blueprint: Blueprint, request: Value, plans: &dyn PlanSource) -> Result<Board, BoardError> {
     let genesis = NewBoard::new(BoardId::from("check"), blueprint, request, Timestamp::default());
-    Board::create(genesis, &UncachedPlans).map(|(board, _)| board)
+    Board::create(genesis, plans).map(|(board, _)| board)
 }
 
 /// Returns the JSON Pointer of a worker's view budget in a source, else of the worker. `at` points to its blueprint.
@@ -96,7 +97,7 @@ fn shortages(source: &Source, board: &Board, at: &str, given: &str) -> Vec<Diagn
 }
 
 /// Reports the same shortages for the nested boards of a board's first invocations. The blueprint check limits nesting.
-fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
+fn inside(source: &Source, board: &Board, at: &str, plans: &dyn PlanSource) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     for (worker, seat) in &board.plan().workers {
         let Some(inner) = &seat.worker.board else { continue };
@@ -108,11 +109,11 @@ fn inside(source: &Source, board: &Board, at: &str) -> Vec<Diagnostic> {
             let rehearsed = board.dry_run(worker, Some(queued), &Bindings::default());
             let request = rehearsed.and_then(|rehearsal| nested::request(inner, &rehearsal.context).ok());
             // A request that creates no board is rejected when the invocation runs.
-            let begun = request.and_then(|request| create_board(blueprint.clone(), request).ok());
+            let begun = request.and_then(|request| create_board(blueprint.clone(), request, plans).ok());
             let Some(begun) = begun else { continue };
             let mut found = budgets(source, &begun, &at);
             found.extend(shortages(source, &begun, &at, &format!("with what `{worker}` gives its board")));
-            found.extend(inside(source, &begun, &at));
+            found.extend(inside(source, &begun, &at, plans));
             if !found.is_empty() {
                 findings.extend(found);
                 break;

@@ -76,6 +76,7 @@ use patchboard_kernel::expressions::ExpressionOwner;
 use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::pattern::{PathSyntax, Pattern};
 use patchboard_kernel::record::FORMAT;
+use patchboard_kernel::view::ReplyInstructions;
 use patchboard_kernel::work_budget::{WorkBudget, WorkKind};
 
 /// The meta-schema of blueprints, as published for editors.
@@ -166,7 +167,8 @@ fn check_within(
     if findings.iter().all(|finding| finding.severity == Severity::Warning) {
         match serde_json::from_value::<Blueprint>(source.value().clone()) {
             Ok(read) => {
-                let (found, places) = Linter::new(source, &effective(&read), effort.clone()).run(extensions);
+                let (found, places) =
+                    Linter { extensions, ..Linter::new(source, &effective(&read), effort.clone()) }.run();
                 findings.extend(found);
                 opaque.extend(places);
                 blueprint = Some(read);
@@ -201,6 +203,7 @@ pub fn check_value(value: Value, extensions: &[&dyn Extension]) -> Report {
 struct Linter<'a> {
     source: &'a Source,
     blueprint: &'a Blueprint,
+    extensions: &'a [&'a dyn Extension],
     paths: PathSyntax,
     /// `None` if it does not compile.
     schema: Option<CachedSchema>,
@@ -251,6 +254,7 @@ impl<'a> Linter<'a> {
         Self {
             source,
             blueprint,
+            extensions: &[],
             paths: PathSyntax::for_formats(blueprint.blueprint, FORMAT),
             schema: None,
             request: None,
@@ -265,10 +269,10 @@ impl<'a> Linter<'a> {
         }
     }
 
-    fn run(mut self, extensions: &[&dyn Extension]) -> (Vec<Diagnostic>, Vec<OpaquePlace>) {
+    fn run(mut self) -> (Vec<Diagnostic>, Vec<OpaquePlace>) {
         self.document();
         self.patterns();
-        self.names(extensions);
+        self.names();
         self.workspace();
         self.inner();
         self.expressions();
@@ -287,7 +291,7 @@ impl<'a> Linter<'a> {
             self.conditions();
             self.flow();
             self.ending();
-            for extension in extensions {
+            for extension in self.extensions {
                 extension.lint(&mut LintContext { linter: &mut self, codes: extension.codes() });
             }
             self.fields();
@@ -323,6 +327,13 @@ impl<'a> Linter<'a> {
         };
         let follows = |finding: &Diagnostic| matches!(finding.code, "never_fires" | "trigger_unreadable");
         findings.retain(|finding| !follows(finding) || !is_of(&finding.pointer));
+    }
+
+    /// Returns the texts about the reply format of a worker; `None` if it replies with patches.
+    fn reply_instructions(&self, worker: &Worker) -> Option<ReplyInstructions> {
+        let format = worker.format.as_deref()?;
+        let mut formats = self.extensions.iter().filter_map(|extension| extension.reply_formats());
+        formats.find_map(|texts| texts(format, worker).ok())
     }
 
     fn has(&self, code: &str) -> bool {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::PointerBuf;
 
 use super::{Linter, suggest};
-use crate::extension::Extension;
 use crate::source::child;
 use patchboard_kernel::blueprint::{
     Action, AgentKind, DELAY_MS_MAX, DelayLength, Rule, Run, Trigger, Worker, definition_name,
@@ -15,7 +14,7 @@ use patchboard_kernel::id::{GroupName, WorkerName};
 
 impl Linter<'_> {
     /// Checks workers, rules, models, agents and programs by name.
-    pub(super) fn names(&self, extensions: &[&dyn Extension]) {
+    pub(super) fn names(&self) {
         for fragment in 0..self.blueprint.fragments.len() {
             let message = format!("the fragment `{}` was not included", self.blueprint.fragments[fragment]);
             let help = "Read the blueprint from a file, or write the fragment's contents into it.";
@@ -31,7 +30,7 @@ impl Linter<'_> {
             self.report("unresolved_fragment", "/workflow", "the workflow was not included", help);
             self.point_at_key();
         }
-        self.workers(extensions);
+        self.workers();
         self.groups();
         self.rules();
         self.actions();
@@ -55,9 +54,9 @@ impl Linter<'_> {
         }
     }
 
-    fn workers(&self, extensions: &[&dyn Extension]) {
+    fn workers(&self) {
         let blueprint = self.blueprint;
-        let roles: Vec<&str> = extensions.iter().flat_map(|extension| extension.roles()).collect();
+        let roles: Vec<&str> = self.extensions.iter().flat_map(|extension| extension.roles()).collect();
         for (name, worker) in &blueprint.workers {
             let at = child("/workers", name.as_str());
             if matches!(&worker.agent, AgentKind::Builtin(role) if !roles.contains(&role.as_str())) {

@@ -305,7 +305,8 @@ impl<'a> Linter<'a> {
         if Contract::compile_with(grants.worker, &self.values, &self.compiler()).is_err() {
             return;
         }
-        let least = FixedParts::new(grants.worker, schema, Interface::Patch, self.paths).minimum();
+        let fixed = FixedParts::new(grants.worker, schema, Interface::Patch, self.paths);
+        let least = fixed.replying_in(self.reply_instructions(grants.worker)).minimum();
         let budget = grants.worker.view_budget();
         if least > budget {
             let unit = match grants.worker.view.unit {

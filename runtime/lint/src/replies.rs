@@ -27,13 +27,13 @@ impl Linter<'_> {
                 wrong("with", message, "Put what is large into the document.");
             }
         }
-        if let Some(format) = worker.format {
+        if let Some(format) = self.reply_instructions(worker) {
             if matches!(agent, AgentKind::Human | AgentKind::Board | AgentKind::Builtin(_)) {
                 let message = format!("`{agent}` agents do not reply in words");
                 wrong("format", message, "Remove it, or make the agent llm, command, script or remote.");
             }
-            if format.sentinel().is_some() && !worker.pass {
-                let message = format!("a worker that may say `{}` passes", format.sentinel().unwrap_or_default());
+            if let Some(sentinel) = format.sentinel.filter(|_| !worker.pass) {
+                let message = format!("a worker that may say `{sentinel}` passes");
                 wrong("format", message, "Add `pass: true`.");
             }
             if worker.clarify.is_some() {

@@ -1,10 +1,16 @@
-//! JSON Schema for the reply of a worker with a `format`: the message of its role, or a pass.
+//! Replies of a worker with a `format`: the message of its role, or a pass.
 //!
-//! Like the schemas of patches, it grants nothing: the resulting patch is checked as usual. It discloses only the state
-//! schema, and to a role that chooses agents, the agents that rules would trigger in the current state.
+//! Owns the formats with their instructions, and the JSON Schema of a reply. Like the schemas of patches, it grants
+//! nothing: the resulting patch is checked as usual. It discloses only the state schema, and to a role that chooses
+//! agents, the agents that rules would trigger in the current state.
+
+mod format;
+mod instructions;
+
+pub use format::{ReplyFormat, ReplyPurpose};
+pub use instructions::reply_instructions;
 
 use jsonptr::Pointer;
-use patchboard_kernel::blueprint::{ReplyFormat, ReplyPurpose};
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::pattern::Pattern;
 use patchboard_kernel::rules;
@@ -117,7 +123,7 @@ pub fn eligible(shown: &CallContext) -> Option<Vec<String>> {
 
 /// Returns true if a worker's role needs the messages of others.
 pub fn waits(shown: &CallContext, name: &str) -> bool {
-    let format = shown.plan().blueprint.workers.get(name).and_then(|worker| worker.format);
+    let format = shown.plan().blueprint.workers.get(name).and_then(ReplyFormat::of_worker);
     format.is_some_and(ReplyFormat::is_of_messages)
 }
 

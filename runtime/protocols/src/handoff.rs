@@ -18,7 +18,7 @@ use patchboard_lint::{FindingCode, LintContext, Severity};
 pub use request::{
     CAPABILITIES_MAX, CONTENT_BYTES_MAX, Context, NAME_CHARS_MAX, REASON_CHARS_MAX, Request, TIMEOUT_MS_MAX,
 };
-pub use route::{Agents, HandoffAction, TaskStatus, next_action, pending, route, superseded};
+pub use route::{Agents, HandoffAction, TaskStatus, able, next_action, pending, route, superseded};
 
 /// Warns of grants that outlive a handoff.
 pub struct Handoffs;
@@ -91,20 +91,7 @@ code_enum! {
 }
 
 /// Rejected operation on a handoff.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct HandoffError {
-    /// Code for programs.
-    pub code: HandoffCode,
-    /// Human-readable message.
-    pub message: String,
-}
-
-impl HandoffError {
-    fn new(code: HandoffCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-}
+pub type HandoffError = crate::Refusal<HandoffCode>;
 
 /// Checks a transition. Fails with [`HandoffCode::Terminal`] if `from` is a final state, else
 /// [`HandoffCode::IllegalTransition`].
@@ -193,16 +180,6 @@ impl Handoff {
         Ok(Self { rejection: Some(HandoffRejection { by: by.to_owned(), reason: reason.to_owned() }), ..handoff })
     }
 
-    /// Marks the context as transferred.
-    pub fn complete(self) -> Result<Self, HandoffError> {
-        self.moved(HandoffState::Completed)
-    }
-
-    /// Marks the offer as expired.
-    pub fn expire(self) -> Result<Self, HandoffError> {
-        self.moved(HandoffState::Expired)
-    }
-
     /// Creates the next attempt, offered to an agent, after an unsuccessful one. Its id is the first attempt's id with
     /// the attempt number.
     #[must_use]
@@ -233,7 +210,8 @@ impl Handoff {
         self.moved(state)
     }
 
-    fn moved(self, state: HandoffState) -> Result<Self, HandoffError> {
+    /// Moves it to a state. Fails as [`check_transition`].
+    pub fn moved(self, state: HandoffState) -> Result<Self, HandoffError> {
         let Self { request: Request { request_id, .. }, state: from, .. } = &self;
         let message = || format!("`{request_id}` is {from}, and {state} does not follow that");
         check_transition(*from, state).map_err(|code| HandoffError::new(code, message()))?;

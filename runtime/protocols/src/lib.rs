@@ -1,14 +1,15 @@
 //! Protocols on boards: rooms, negotiations, handoffs, workflows, departments and blackboards.
 //!
-//! Owns their documents, rules and decisions as pure functions, and the blueprint members that they expand
-//! ([`EXTENSIONS`]). Does not know boards, clocks or agents: the roles that play them are in `patchboard-agents`.
+//! Owns their documents, rules and decisions as pure functions, the blueprint members that they expand
+//! ([`EXTENSIONS`]), and the reply formats of plans ([`PLANS`]). Does not know boards, clocks or agents: the roles that
+//! play them are in `patchboard-agents`.
 //!
 //! * [`room`]: votes and the decisions from them.
 //! * [`negotiation`]: drafts in rounds, and their acceptance.
 //! * [`handoff`]: transfer of work.
 //! * [`workflow`]: nodes in dependency order.
 //! * [`department`]: manifests of departments.
-//! * [`blackboard`]: schemas of the replies of its roles.
+//! * [`blackboard`]: formats, instructions and schemas of the replies of its roles.
 
 pub mod blackboard;
 pub mod department;
@@ -18,9 +19,12 @@ mod role;
 pub mod room;
 pub mod workflow;
 
+use patchboard_kernel::plan::UncachedPlans;
+use patchboard_kernel::view::ReplyFormats;
 use patchboard_lint::extension::Extension;
 use patchboard_lint::source::{self, FileLoader, Source};
 use patchboard_lint::{Diagnostic, FindingCode, Report};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use role::Role;
@@ -29,12 +33,19 @@ pub use role::Role;
 pub const EXTENSIONS: &[&dyn Extension] =
     &[&department::DepartmentFolders, &workflow::Workflows, &handoff::Handoffs, &Roles];
 
-/// Names of the roles of all protocols.
+/// Plans of blueprints with all protocols.
+pub const PLANS: UncachedPlans = UncachedPlans(blackboard::reply_instructions);
+
+/// Names of the roles of all protocols, and the reply formats.
 struct Roles;
 
 impl Extension for Roles {
     fn roles(&self) -> Vec<&'static str> {
         Role::ALL.iter().map(|role| role.as_str()).collect()
+    }
+
+    fn reply_formats(&self) -> Option<ReplyFormats> {
+        Some(PLANS.0)
     }
 }
 
@@ -66,4 +77,31 @@ pub fn check_value(value: Value) -> Report {
 /// Returns true for the value that serde leaves out.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// Returns the media type of a content type, without parameters such as a charset, in lower case.
+fn media_type(content_type: &str) -> String {
+    content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Returns true for `application/json` and types that end in `+json`.
+fn is_json_type(content_type: &str) -> bool {
+    let media_type = media_type(content_type);
+    media_type == "application/json" || media_type.ends_with("+json")
+}
+
+/// Refusal of an operation, with a stable code.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal<C> {
+    /// Code for programs.
+    pub code: C,
+    /// Message for people and models.
+    pub message: String,
+}
+
+impl<C> Refusal<C> {
+    fn new(code: C, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
 }

@@ -24,8 +24,6 @@ mod session;
 mod state;
 mod stop_rules;
 
-use serde::{Deserialize, Serialize};
-
 use patchboard_kernel::rejection::code_enum;
 
 pub use diff::{DeltaSummary, PATHS_MAX, delta, patch};
@@ -112,21 +110,8 @@ code_enum! {
     }
 }
 
-/// Rejection with a stable code.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct NegotiationError {
-    /// Stable code.
-    pub code: NegotiationCode,
-    /// Message for people and models.
-    pub message: String,
-}
-
-impl NegotiationError {
-    fn new(code: NegotiationCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-}
+/// Rejected event or setting of a negotiation.
+pub type NegotiationError = crate::Refusal<NegotiationCode>;
 
 #[cfg(test)]
 mod tests;

@@ -384,7 +384,7 @@ mod tests {
         let context = Arc::new(Context {
             journal: GroupCommit::new(Arc::new(journal), || ()),
             options,
-            plans: PlanCache::default(),
+            plans: PlanCache::new(patchboard_protocols::PLANS),
             snapshot_permits: Arc::new(Semaphore::new(1)),
         });
         let mut state = State::new(Arguments { context, boards: Arc::default(), writer: WriterSlot::default() });

@@ -1,5 +1,6 @@
 //! Every change of a stored journal is found and attributed to the first record concerned.
 
+use patchboard_protocols::PLANS;
 use proptest::prelude::*;
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -31,7 +32,7 @@ async fn stored() -> (TempDir, Writer) {
 
 fn check(dir: &TempDir, head: Option<Digest>) -> Result<AuditReport, AuditError> {
     let journal = SqliteJournal::open_read_only(dir.path())?;
-    verify(&journal, &"b".into(), head)
+    verify(&journal, &"b".into(), head, &PLANS)
 }
 
 /// Changes stored data and removes the marks, which would reveal it.
@@ -163,7 +164,7 @@ async fn a_kept_head_stays_good_while_the_board_goes_on() {
     let kept = writer.head.expect("written");
     let journal = SqliteJournal::open(dir.path()).expect("opened");
     journal.append(writer.signal("later")).await.expect("appended");
-    let verified = verify(&journal, &"b".into(), Some(kept.hash)).expect("sound");
+    let verified = verify(&journal, &"b".into(), Some(kept.hash), &PLANS).expect("sound");
     assert_eq!((verified.expected_at, Some(verified.head)), (Some(kept.seq), writer.head));
 }
 
@@ -171,7 +172,7 @@ async fn a_kept_head_stays_good_while_the_board_goes_on() {
 fn a_board_that_does_not_exist_is_not_found() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let journal = SqliteJournal::open(dir.path()).expect("opened");
-    assert!(matches!(verify(&journal, &"b".into(), None), Err(AuditError::Journal(JournalError::NotFound(_)))));
+    assert!(matches!(verify(&journal, &"b".into(), None, &PLANS), Err(AuditError::Journal(JournalError::NotFound(_)))));
 }
 
 proptest! {

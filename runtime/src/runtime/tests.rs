@@ -20,6 +20,7 @@ use patchboard_kernel::digest::sha256;
 use patchboard_kernel::id::{Timestamp, Version};
 use patchboard_kernel::record::{Body, End, Ended, Kind, Record, Retried};
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -125,7 +126,7 @@ fn options(agent: Arc<dyn Agent>) -> Options {
 }
 
 async fn runtime(journal: impl Journal, agent: Arc<dyn Agent>) -> Runtime {
-    Runtime::start(Arc::new(journal), options(agent)).await.expect("started")
+    Runtime::start(Arc::new(journal), options(agent), PLANS).await.expect("started")
 }
 
 async fn create(runtime: &Runtime, blueprint: Blueprint) -> BoardHandle {
@@ -143,10 +144,10 @@ fn count(records: &[Record], kind: Kind) -> usize {
 
 /// Checks the invariants of any journal: it verifies, and a replay derives every record.
 fn assert_sound(journal: &dyn Journal, board: &BoardId) -> Vec<Record> {
-    let verified = audit::verify(journal, board, None).expect("the journal verifies");
+    let verified = audit::verify(journal, board, None, &PLANS).expect("the journal verifies");
     let records = records(journal, board);
     assert_eq!(verified.records, records.len() as u64);
-    if let Err(difference) = replay::replay(&records, None) {
+    if let Err(difference) = replay::replay(&records, None, &PLANS) {
         panic!("{difference}");
     }
     records

@@ -16,6 +16,7 @@ use patchboard_kernel::json::{self, Limits};
 use patchboard_kernel::patch;
 use patchboard_kernel::record::{GENESIS, Record};
 use patchboard_kernel::state::ResultLimits;
+use patchboard_protocols::PLANS;
 use patchboard_tests::boards::{self, Across, Work, Writer};
 use patchboard_tests::measure::{Bench, Row, Side, on_cpu};
 use patchboard_tests::whole::{self, Whole};
@@ -92,7 +93,7 @@ fn in_whole<'a>(schema: &Value, document: Value, mut writer: Writer) -> Side<'a>
 
 fn in_kernel<'a>(schema: &Value, document: Value, mut writer: Writer) -> Side<'a> {
     let (mut board, created) = boards::board(schema.clone(), document);
-    let mut follower = Board::recover(&created.records).expect("what was recorded can be recovered");
+    let mut follower = Board::recover(&created.records, &PLANS).expect("what was recorded can be recovered");
     let (hasher, patch_limits) = (Hasher::new(&Salt::ZERO), PatchLimits::default());
     let handles = writer.handles();
     let mut number = 0;

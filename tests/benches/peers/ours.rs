@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::Outcome;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::options::Options;
 use patchboard_runtime::runtime::Runtime;
 use patchboard_storage::sqlite::SqliteJournal;
@@ -42,7 +43,7 @@ const SEED: u64 = 7;
 pub(super) async fn run(dir: &Path, bytes: usize, steps: usize, task: Task) -> Run {
     let dir = tempfile::tempdir_in(dir).expect("a directory can be made");
     let journal = SqliteJournal::open(dir.path()).expect("the journal opens");
-    let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Nobody))).await.expect("it starts");
+    let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Nobody)), PLANS).await.expect("it starts");
     let mut rng = Rng::new(SEED);
     let mut claims = Vec::new();
     let mut made = 0;

@@ -16,6 +16,7 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::record::{Body, Cause, End, Ended, Kind, Record};
 use patchboard_kernel::replay;
 use patchboard_lint::source::Source;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Agent, Call, CallResult, Reply};
 use patchboard_runtime::options::{CreateOptions, Options};
 use patchboard_runtime::runtime::Runtime;
@@ -134,7 +135,7 @@ async fn play_in(mode: Mode, seats: Seats) -> Played {
     let journal = Arc::new(SqliteJournal::open(directory.path()).expect("a journal can be opened"));
     let game = seats.episode.name.clone();
     let options = Options::new(Arc::new(seats));
-    let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options).await.expect("it starts");
+    let runtime = Runtime::start(Arc::clone(&journal) as Arc<dyn Journal>, options, PLANS).await.expect("it starts");
     let founding = CreateOptions { ablation: mode, ..CreateOptions::default() };
     let board =
         runtime.create_with(BLUEPRINT.clone(), json!({"game": game}), founding).await.expect("a board can be made");
@@ -142,7 +143,7 @@ async fn play_in(mode: Mode, seats: Seats) -> Played {
     let state = board.status().state.root().to_value();
     let records = wait(journal.records(board.id(), None, usize::MAX)).expect("records can be read");
     runtime.shutdown().await;
-    if let Err(difference) = replay::replay(&records, None) {
+    if let Err(difference) = replay::replay(&records, None, &PLANS) {
         panic!("{difference}");
     }
     Played { ended, state, records }

@@ -10,10 +10,10 @@ use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, Call, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp, WorkerName};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 use super::history::History;
@@ -92,7 +92,7 @@ impl Duel {
             salt: Salt([5; 32]),
             ..NewBoard::new(BoardId::from("adversaries"), blueprint(writers, goals), Value::Null, Timestamp(0))
         };
-        let (board, step) = Board::create(genesis, &UncachedPlans).expect("the board can be made");
+        let (board, step) = Board::create(genesis, &PLANS).expect("the board can be made");
         let mut duel = Self {
             board,
             now: Timestamp(0),
@@ -163,7 +163,8 @@ fn check(writers: usize, goals: &[u64], played: &Played, duel: &Duel, how: &str)
 }
 
 fn check_replay(duel: &Duel, how: &str) {
-    let replayed = replay::replay(&duel.records, None).unwrap_or_else(|difference| panic!("{how}: {difference}"));
+    let replayed =
+        replay::replay(&duel.records, None, &PLANS).unwrap_or_else(|difference| panic!("{how}: {difference}"));
     assert_eq!(replayed.board.head(), duel.board.head(), "{how}");
     assert_eq!(replayed.board.reservations(), duel.board.reservations(), "{how}");
 }

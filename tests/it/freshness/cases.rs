@@ -6,8 +6,8 @@ use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Board, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Board of workers that are each triggered by a signal of their name: `aim` with freshness `target`, `whole` with
@@ -41,7 +41,7 @@ impl Case {
         let blueprint: Blueprint = serde_json::from_value(value).expect("the blueprint is one");
         let (request, salt) = (Value::Null, Salt([2; 32]));
         let genesis = NewBoard { salt, ..NewBoard::new(BoardId::from("case"), blueprint, request, Timestamp(0)) };
-        let (board, _) = Board::create(genesis, &UncachedPlans).expect("the board can be made");
+        let (board, _) = Board::create(genesis, &PLANS).expect("the board can be made");
         Self { board, now: Timestamp(0), calls: BTreeMap::new() }
     }
 

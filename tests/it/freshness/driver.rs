@@ -6,9 +6,9 @@ use patchboard_kernel::blueprint::{Blueprint, Freshness};
 use patchboard_kernel::board::{Board, Call, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 use super::check::{self, Checked, Figures};
@@ -143,7 +143,7 @@ impl Driver {
                 Timestamp(1_000_000),
             )
         };
-        let (board, step) = Board::create(genesis, &UncachedPlans).expect("the board can be made");
+        let (board, step) = Board::create(genesis, &PLANS).expect("the board can be made");
         let oracle = Oracle::new(History::new(board.state().root().to_value()));
         let mut driver = Self {
             seed,
@@ -174,7 +174,7 @@ impl Driver {
         let open = self.board.scheduler().open().len();
         assert_eq!(open, 0, "SEED={}: invocations wait for nothing", self.seed);
         let replayed =
-            replay::replay(&self.records, None).unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed));
+            replay::replay(&self.records, None, &PLANS).unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed));
         assert_eq!(replayed.board.head(), self.board.head(), "SEED={}: replay made another journal", self.seed);
     }
 
@@ -192,7 +192,8 @@ impl Driver {
         if self.random.below(200) == 0 {
             // Simulates a crash: a board recovered from the journal takes its place.
             self.figures.recoveries += 1;
-            self.board = Board::recover(&self.records).unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed));
+            self.board =
+                Board::recover(&self.records, &PLANS).unwrap_or_else(|error| panic!("SEED={}: {error}", self.seed));
         }
     }
 

@@ -13,6 +13,7 @@ use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{Answer, Principal, Retried, WorkerLimitOverrides};
 use patchboard_kernel::redaction::Request;
 use patchboard_lint::source::Source;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::{Call, Reply};
 use patchboard_runtime::options::CreateOptions;
 use patchboard_runtime::redaction;
@@ -447,7 +448,9 @@ async fn erase(house: &House, board: &str, place: &str, replacement: Option<Valu
     let journal = Arc::new(house.journal.clone());
     let board = BoardId::from(board);
     let _claim = wait(journal.claim(&board, true)).expect("claimed");
-    redaction::redact(journal, board, request, replacement, None, house.now(), |_| Ok(())).await.expect("erased");
+    redaction::redact(journal, board, request, replacement, (None, house.now()), PLANS, |_| Ok(()))
+        .await
+        .expect("erased");
 }
 
 /// Drives an open board with unsolicited proposals and snapshots, and resumes it from one.

@@ -4,10 +4,10 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::driver::Head;
 use patchboard_kernel::id::{BoardId, Seq, Version};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Ended, FORMAT, Kind, Record};
 use patchboard_kernel::snapshot::{LAYOUT, SnapshotError};
 use patchboard_kernel::{replay, view};
+use patchboard_protocols::PLANS;
 use patchboard_runtime::{audit, recovery};
 use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::Journal as _;
@@ -78,16 +78,15 @@ impl Facts {
         let records = wait(journal.records(board, None, usize::MAX)).map_err(|error| error.to_string())?;
         let first = records.first().ok_or("there is no record")?;
         let Ok(Body::Created(created)) = first.body() else { return Err("the first record is not `created`".into()) };
-        let folded = Board::recover(&records).map_err(|error| format!("recover: {error}"))?;
+        let folded = Board::recover(&records, &PLANS).map_err(|error| format!("recover: {error}"))?;
         let replay = replayed(first, &records, &folded)?;
-        let recovered =
-            recovery::recover(journal, board, &UncachedPlans).map_err(|error| format!("recover: {error}"))?;
+        let recovered = recovery::recover(journal, board, &PLANS).map_err(|error| format!("recover: {error}"))?;
         same_board("recovery from the journal", &recovered.board, &folded)?;
         let kept = wait(journal.snapshots(board)).map_err(|error| error.to_string())?;
         for snapshot in &kept {
             let mut fetch =
                 |hash| wait(journal.part(board, hash)).map_err(|error| SnapshotError::Storage(error.to_string()));
-            match Board::restore(first, snapshot.digest, &mut fetch, &UncachedPlans) {
+            match Board::restore(first, snapshot.digest, &mut fetch, &PLANS) {
                 Ok(mut restored) => {
                     for record in records.iter().filter(|record| record.seq > snapshot.of) {
                         restored.fold(record).map_err(|error| format!("after a snapshot: {error}"))?;
@@ -101,7 +100,7 @@ impl Facts {
             }
         }
         let (seq, hash) = folded.head();
-        let verified = audit::verify(journal, board, Some(hash)).map_err(|fault| format!("verify: {fault}"))?;
+        let verified = audit::verify(journal, board, Some(hash), &PLANS).map_err(|fault| format!("verify: {fault}"))?;
         if (verified.head, verified.records) != (Head { seq, hash }, replay.records) {
             return Err(format!("verify read {} records up to {}", verified.records, verified.head.seq));
         }
@@ -134,7 +133,7 @@ fn replayed(first: &Record, records: &[Record], folded: &Board) -> Result<Replay
     if let Some(why) = replay::unsupported_reason(first) {
         return Err(format!("replay: {why}"));
     }
-    let replayed = replay::replay(records, None).map_err(|difference| format!("replay: {difference}"))?;
+    let replayed = replay::replay(records, None, &PLANS).map_err(|difference| format!("replay: {difference}"))?;
     same_board("the replay", &replayed.board, folded)?;
     let compiler = view::compiler_version(folded.plan().journal_format);
     let is_foreign = |record: &&Record| match record.body() {

@@ -16,6 +16,7 @@ use patchboard_kernel::driver::{Batch, Head};
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::snapshot::{self, SnapshotPart};
+use patchboard_protocols::PLANS;
 use patchboard_runtime::archive;
 use patchboard_storage::archives::Archives as _;
 use patchboard_storage::blocking::wait;
@@ -83,7 +84,7 @@ pub(super) fn write(journal: &SqliteJournal, name: &str, directory: &Path) -> BT
     let named = named.chain(inside.into_iter().enumerate().map(|(at, board)| (format!("{name}-{}", at + 1), board)));
     for (name, board) in named {
         let archives = MemoryArchives::default();
-        archive::save(journal, &archives, &board.id).expect("an archive");
+        archive::save(journal, &archives, &board.id, &PLANS).expect("an archive");
         let mut file = fs::File::create(directory.join(format!("{name}.jsonl"))).expect("a file");
         std::io::copy(&mut wait(archives.open(&board.id)).expect("it is there"), &mut file).expect("written");
         let parts = stored_parts(journal, &board.id);
@@ -130,7 +131,7 @@ impl Golden {
     pub(super) async fn restored(&self) -> Result<(TempDir, SqliteJournal, BoardId), String> {
         let (data, journal) = empty();
         let source = BufReader::new(fs::File::open(&self.archive).map_err(|error| error.to_string())?);
-        let carried = archive::read_recoverable(&self.archive.display().to_string(), source, Some(&journal));
+        let carried = archive::read_recoverable(&self.archive.display().to_string(), source, Some(&journal), &PLANS);
         let board = archive::append_restored(&journal, carried.map_err(|error| error.to_string())?).await;
         let board = board.map_err(|error| error.to_string())?;
         if self.parts.is_empty() {

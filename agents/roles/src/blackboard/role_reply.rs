@@ -4,7 +4,7 @@ mod reply_parts;
 
 use std::collections::BTreeMap;
 
-use patchboard_kernel::blueprint::ReplyFormat;
+use patchboard_protocols::blackboard::ReplyFormat;
 use serde_json::{Map, Value, json};
 
 use self::reply_parts::{

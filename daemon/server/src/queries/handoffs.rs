@@ -1,6 +1,6 @@
 //! Handoffs of tasks.
 
-use patchboard_protocols::handoff::{Context, Handoff, HandoffRejection, Request};
+use patchboard_protocols::handoff::Handoff;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -73,30 +73,6 @@ pub(crate) struct HandoffRejectionInfo {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HandoffList {
     /// Handoffs, by priority, then by age.
-    pub(crate) handoffs: Vec<HandoffInfo>,
-}
-
-impl From<Handoff> for HandoffInfo {
-    fn from(handoff: Handoff) -> Self {
-        let Handoff { request, state, to, tried, attempt, first, rejection } = handoff;
-        let Request { request_id, from_agent, to_agent, reason, capabilities_required, .. } = request;
-        let Context { content_type, content } = request.context;
-        Self {
-            request_id,
-            from_agent,
-            to_agent,
-            reason,
-            capabilities_required,
-            priority: request.priority,
-            timeout_ms: request.timeout_ms,
-            context: HandoffContext { content_type, content },
-            task: request.task,
-            state: state.as_str(),
-            to,
-            tried,
-            attempt,
-            first,
-            rejection: rejection.map(|HandoffRejection { by, reason }| HandoffRejectionInfo { by, reason }),
-        }
-    }
+    #[schema(value_type = Vec<HandoffInfo>)]
+    pub(crate) handoffs: Vec<Handoff>,
 }

@@ -3,9 +3,9 @@
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{self, Board, DryRun};
 use patchboard_kernel::id::{IdempotencyKey, InvocationId, Timestamp, WorkerName};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Author, Body, Invoked, Record};
 use patchboard_kernel::scheduler::QueuedInvocation;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::Call;
 
 use crate::failure::Failure;
@@ -50,7 +50,7 @@ impl DryRunPoint {
                 _ => {}
             }
         }
-        let mut board = Board::from_created(&records[0], &UncachedPlans).map_err(bad_board)?;
+        let mut board = Board::from_created(&records[0], &PLANS).map_err(bad_board)?;
         if !board.plan().workers.contains_key(worker) {
             return Err(no_such_worker(board.blueprint(), worker.as_str()));
         }

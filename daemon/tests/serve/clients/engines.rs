@@ -10,9 +10,9 @@ use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::blueprint::{AgentKind, Blueprint};
 use patchboard_kernel::board::{Board, NewBoard};
 use patchboard_kernel::id::Timestamp;
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_lint::source::{self, Source};
 use patchboard_llm::schema;
+use patchboard_protocols::PLANS;
 use serde_json::{Map, Value, json};
 
 use super::Client;
@@ -89,7 +89,7 @@ fn board(name: &str, blueprint: Blueprint) -> Board {
         }
     };
     let genesis = NewBoard::new("b", blueprint, request, Timestamp(1_750_000_000_000));
-    Board::create(genesis, &UncachedPlans).unwrap_or_else(|error| panic!("{name}: {error}")).0
+    Board::create(genesis, &PLANS).unwrap_or_else(|error| panic!("{name}: {error}")).0
 }
 
 /// Returns the kinds of value schemas that a blueprint may contain.

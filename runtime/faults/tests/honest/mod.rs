@@ -5,7 +5,7 @@ use patchboard_faults::scenario::{self, Scenario};
 use patchboard_faults::simulation::{Delivery, SimulatedBoard, SimulationHooks};
 use patchboard_kernel::board::{Board, Call, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Returns the documents of all versions.
@@ -17,7 +17,7 @@ pub(crate) fn play(scenario: &dyn Scenario, seed: u64) -> Vec<Value> {
         scenario.request(&mut Random::new(seed), None),
         Timestamp(0),
     );
-    let mut world = SimulatedBoard::new(genesis, &UncachedPlans, &mut workers).expect("a board");
+    let mut world = SimulatedBoard::new(genesis, &PLANS, &mut workers).expect("a board");
     while !world.is_over() && world.advance(&mut workers) {}
     assert!(world.is_over(), "{} stands still", scenario.name());
     workers.documents

@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{Duration, Expiry, FileAccess, NestedBoardSpec, ReadGrant, ReplyFormat, ViewSpec};
+use super::{Duration, Expiry, FileAccess, NestedBoardSpec, ReadGrant, ViewSpec};
 use crate::id::{GroupName, WorkerName};
 use crate::money::Money;
 use crate::rejection::code_enum;
@@ -76,9 +76,10 @@ pub struct Worker {
     /// Allows a reply without a proposal, with a reason, at no penalty.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pass: bool,
-    /// Reply format if its replies are not patches; they are converted into one. Absent: replies are patches.
+    /// Name of its reply format if its replies are not patches; they are converted into one. Absent: replies are
+    /// patches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub format: Option<ReplyFormat>,
+    pub format: Option<String>,
     /// Extra arguments for its agent. For `builtin:` and `board`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<Map<String, Value>>,

@@ -19,7 +19,7 @@ use crate::json;
 use crate::ledger::Ledger;
 use crate::mutants::{self, Mutant};
 use crate::pipeline;
-use crate::plan::{CompiledTrigger, Plan, PlanSource, UncachedPlans};
+use crate::plan::{CompiledTrigger, Plan, PlanSource};
 use crate::record::{Architect, Body, Created, LimitOverrides, Record};
 use crate::rejection::{Code, Violation};
 use crate::rules::{ACTIVATIONS_MAX, INITIAL_PLACES_MAX};
@@ -88,10 +88,13 @@ impl Board {
 
     /// Rebuilds a board from all its records, in order, without deciding anything. [`BoardError::BadRecord`] names the
     /// first record that cannot be read or does not fit the ones before.
-    pub fn recover<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<Self, BoardError> {
+    pub fn recover<'a>(
+        records: impl IntoIterator<Item = &'a Record>,
+        plans: &dyn PlanSource,
+    ) -> Result<Self, BoardError> {
         let mut records = records.into_iter();
         let first = records.next().ok_or_else(|| BoardError::bad(Seq(0), "the journal of the board is empty"))?;
-        let mut board = Self::from_created(first, &UncachedPlans)?;
+        let mut board = Self::from_created(first, plans)?;
         let mut records = records.peekable();
         while let Some(record) = records.next() {
             if records.peek().is_none() && mutants::is_active(Mutant::SkipLastRecord) {

@@ -137,7 +137,7 @@ impl Board {
         if !view.finds_room && left == 0 && after.left() > 0 {
             view = within(budget, may_ask(1));
         }
-        let prompt = Prompt::new(worker, &view);
+        let prompt = Prompt::new(&view);
         let expansions_left = if view.finds_room { left } else { after.left() };
         let worker_plan = seat;
         CompiledCall { view, prompt, budget, feedback, trigger_place, worker_plan, trigger: told, expansions_left }
@@ -153,7 +153,7 @@ impl Board {
                 let seat = self.worker_plan(worker, bound)?;
                 let view = self.preview(&seat);
                 CompiledCall {
-                    prompt: Prompt::new(&seat.worker, &view),
+                    prompt: Prompt::new(&view),
                     budget: seat.worker.view_budget(),
                     feedback: Vec::new(),
                     trigger_place: None,

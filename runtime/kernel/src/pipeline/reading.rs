@@ -3,7 +3,7 @@
 use super::reply::{self, Checked, ReplyRights, Unwrapped};
 use super::{Judgement, Proposer, Reply, ReplyBody, ReplySource, reply_conversion};
 use crate::ablation::Interface;
-use crate::blueprint::{PatchLimits, ReplyFormat, Worker};
+use crate::blueprint::{PatchLimits, Worker};
 use crate::freshness::ProposalContext;
 use crate::json;
 use crate::patch;
@@ -70,8 +70,8 @@ fn read(
                     return Err(vec![Violation::new(Code::TooLarge, "", message)]);
                 }
             }
-            match worker.and_then(|worker| worker.format) {
-                Some(format) => word_violations(read, format),
+            match seat.and_then(|seat| seat.fixed.reply_format.as_ref()) {
+                Some(format) => word_violations(read, format.example),
                 None => read,
             }
         }
@@ -84,9 +84,9 @@ fn may_use_bindings(seat: &WorkerPlan) -> bool {
 }
 
 /// Words the violations for a reply format that is not a patch; readable replies were turned into a patch before.
-fn word_violations(read: Checked<Unwrapped>, format: ReplyFormat) -> Checked<Unwrapped> {
+fn word_violations(read: Checked<Unwrapped>, example: &str) -> Checked<Unwrapped> {
     let unread = || {
-        let message = format!("the reply cannot be read; answer with {}", format.example());
+        let message = format!("the reply cannot be read; answer with {example}");
         Violation::new(Code::NotAPatch, "", message)
     };
     let told = |violation: Violation| match violation.code {

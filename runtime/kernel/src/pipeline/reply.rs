@@ -47,7 +47,7 @@ pub enum ReplyBody {
     Text(String),
     /// A patch or an envelope.
     Json(Value),
-    /// A patch or an envelope that the agent's seat derived from free text ([`crate::blueprint::ReplyFormat`]).
+    /// A patch or an envelope that the agent's seat derived from free text ([`crate::blueprint::Worker::format`]).
     Derived {
         /// The patch or the envelope, as text.
         reply: String,
@@ -73,7 +73,7 @@ pub struct Reply {
     /// Places that the author requests, without duplicates, in request order.
     pub expand: Vec<ExpandRequest>,
     /// The original reply, if the patch was derived from it ([`crate::ablation::Interface`],
-    /// [`crate::blueprint::ReplyFormat`]).
+    /// [`crate::blueprint::Worker::format`]).
     pub written: Option<String>,
     /// The author's question to a person.
     pub clarify: Option<ClarifyQuestion>,

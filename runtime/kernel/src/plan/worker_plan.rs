@@ -99,7 +99,7 @@ impl WorkerPlan {
             fixed: match self.interface {
                 Interface::Patch => Arc::clone(&self.fixed),
                 // Replies in other formats have no names.
-                _ => Arc::new(self.fixed.with_tokens(contract.bound())),
+                _ => Arc::new(self.fixed.with_tokens(&self.worker, contract.bound())),
             },
             contract,
         }

@@ -22,7 +22,6 @@ use jsonptr::PointerBuf;
 use crate::board::Board;
 use crate::digest::{Digest, Hasher, Salt};
 use crate::id::{IdempotencyKey, Seq};
-use crate::plan::UncachedPlans;
 use crate::record::{Body, Ended, Kind, Record, Redacted};
 use crate::rejection::code_enum;
 
@@ -191,7 +190,7 @@ pub fn plan(
     needles.add_names(&names);
     // Number of the future `redacted` record.
     let by = records[records.len() - 1].seq.next();
-    let start = Board::from_created(first, &UncachedPlans).map_err(|error| unreadable(error.to_string()))?;
+    let start = Board::from_created(first, &board.plan().source).map_err(|error| unreadable(error.to_string()))?;
     let mut rewriting =
         Rewriter::new(board.plan(), &hasher, by, request, (&traces, &edits), &names, &needles, start.state());
     for record in records {

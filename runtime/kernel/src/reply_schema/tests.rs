@@ -10,7 +10,7 @@ use crate::ablation::Mode;
 use crate::digest::{Hasher, Salt};
 use crate::freshness::{CommitLookup, ReadSet};
 use crate::id::{Seq, Version, WorkerName};
-use crate::plan::{PlanSource as _, UncachedPlans};
+use crate::plan::{PATCHES_ONLY, PlanSource as _};
 use crate::state::State;
 use crate::view;
 
@@ -40,7 +40,7 @@ impl Scene {
     fn held(schema: &Value, state: &Value, worker: &Value, invariants: &Value, budget: u32) -> Self {
         let blueprint = json!({"blueprint": 1, "name": "b", "state": {"schema": schema}, "workers": {"w": worker},
             "invariants": invariants});
-        let plan = UncachedPlans
+        let plan = PATCHES_ONLY
             .plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default())
             .expect("a plan");
         let state = State::new(state, &Hasher::new(&Salt::ZERO));

@@ -1,27 +1,30 @@
 //! Part of a worker's views that depends only on its contract and the schema.
 
+use jsonptr::Pointer;
 use serde_json::Value;
 
 use super::render::Detail;
-use super::{FragmentLookup, NOTHING, in_unit, prompt, render, text};
+use super::{NOTHING, ReplyInstructions, in_unit, prompt, render, text};
 use crate::ablation::Interface;
 use crate::bindings::Bindings;
-use crate::blueprint::{GrantOp, ReplyFormat, ReplyPurpose, Unit, Worker};
+use crate::blueprint::{GrantOp, Unit, Worker};
 use crate::pattern::{PathSyntax, Pattern};
 use crate::schema::Schema;
 
 /// The part of a worker's views that depends only on its contract and the schema.
 pub struct FixedParts {
-    /// See [`View::example`](super::View::example).
+    /// See [`View::instructions`](super::View::instructions).
+    pub(super) instructions: String,
+    /// A well-formed patch such as the worker may write.
     pub(super) example: Value,
-    /// See [`View::names`](super::View::names).
-    pub(super) names: Vec<String>,
+    /// Names in the worker's paths, which its trigger binds.
+    names: Vec<String>,
     /// The full description of the write grants.
     pub(super) grants: String,
-    /// The last line.
-    pub(super) reminder: String,
-    /// The last line by occasion, for a worker that replies without patches.
-    pub(super) reminders: Vec<(ReplyPurpose, String)>,
+    /// The last line, unless the reply format has another for the trigger.
+    reminder: String,
+    /// Texts for a worker that replies without patches.
+    pub(crate) reply_format: Option<ReplyInstructions>,
     /// Patterns of places that the worker may append to.
     pub(super) appends: Vec<Pattern>,
     unit: Unit,
@@ -51,16 +54,15 @@ impl FixedParts {
             templates.flat_map(|template| template.names().map(str::to_owned).collect::<Vec<_>>()).collect();
         names.sort();
         names.dedup();
+        let example = prompt::example(worker, paths, fragment);
         Self {
+            instructions: prompt::instructions(worker, interface, &example, &names),
             names,
             appends: adds.filter_map(|grant| paths.parse(&grant.path).ok()).collect(),
-            example: prompt::example(worker, paths, fragment),
-            grants: grants(worker, interface, fragment, Detail::Full),
+            example,
+            grants: render::grants(worker, interface, fragment, Detail::Full),
             reminder: render::reminder(&worker.writes, interface, worker.files.is_some()),
-            reminders: match format_of(worker, interface) {
-                Some(format) => prompt::formats::reminders(worker, format).to_vec(),
-                None => Vec::new(),
-            },
+            reply_format: None,
             unit: worker.view.unit,
             interface,
             beginning: String::new(),
@@ -77,8 +79,35 @@ impl FixedParts {
         self
     }
 
+    /// Sets the format of replies, if they are not patches.
+    #[must_use]
+    pub fn replying_in(mut self, format: Option<ReplyInstructions>) -> Self {
+        if let Some(format) = format.as_ref().filter(|_| self.interface == Interface::Patch) {
+            self.instructions.clone_from(&format.instructions);
+            self.reminder.clone_from(&format.reminder);
+            if !format.shows_grants {
+                self.grants.clear();
+            }
+        }
+        self.reply_format = format;
+        self
+    }
+
+    /// Returns the reply format, if it replaces patches.
+    pub(super) fn shown_format(&self) -> Option<&ReplyInstructions> {
+        self.reply_format.as_ref().filter(|_| self.interface == Interface::Patch)
+    }
+
+    /// Returns the last line of a view with this place of the trigger.
+    pub(super) fn reminder(&self, trigger: Option<&str>) -> &str {
+        let place = trigger.and_then(|place| Pointer::parse(place).ok());
+        let mut others = self.shown_format().into_iter().flat_map(|format| &format.reminders_at);
+        let other = place.and_then(|place| others.find(|(pattern, _)| pattern.matches(place)));
+        other.map_or(&self.reminder, |(_, reminder)| reminder)
+    }
+
     /// Replaces names with bound tokens.
-    pub(crate) fn with_tokens(&self, bound: &Bindings) -> Self {
+    pub(crate) fn with_tokens(&self, worker: &Worker, bound: &Bindings) -> Self {
         let fill = |text: &str| {
             let mut filled = String::with_capacity(text.len());
             let mut rest = text;
@@ -96,12 +125,14 @@ impl FixedParts {
             }
             filled + rest
         };
+        let example = serde_json::from_str(&fill(&self.example.to_string())).unwrap_or_else(|_| self.example.clone());
         Self {
-            example: serde_json::from_str(&fill(&self.example.to_string())).unwrap_or_else(|_| self.example.clone()),
+            instructions: prompt::instructions(worker, self.interface, &example, &[]),
+            example,
             names: Vec::new(),
             grants: fill(&self.grants),
             reminder: fill(&self.reminder),
-            reminders: self.reminders.iter().map(|(occasion, text)| (*occasion, fill(text))).collect(),
+            reply_format: self.reply_format.clone(),
             appends: self.appends.clone(),
             unit: self.unit,
             interface: self.interface,
@@ -117,24 +148,11 @@ impl FixedParts {
 
     pub(super) fn minimum_chars(&self) -> usize {
         let headings = [render::SEE_HEADING, NOTHING, render::TRIGGER_HEADING].map(text::chars);
-        let reminders = self.reminders.iter().map(|(_, reminder)| text::chars(reminder));
-        let reminder = reminders.max().unwrap_or_else(|| text::chars(&self.reminder));
+        let others = self.shown_format().into_iter().flat_map(|format| &format.reminders_at);
+        let reminders = others.map(|(_, reminder)| reminder).chain([&self.reminder]);
+        let reminder = reminders.map(|reminder| text::chars(reminder)).max().unwrap_or_default();
         let own = text::chars(&self.grants) + reminder;
         let bound = self.names.iter().map(|name| text::chars(name) + render::BOUND_MAX).sum::<usize>();
         own + headings.iter().sum::<usize>() + render::TRIGGER_MAX + bound
-    }
-}
-
-/// Returns the format of a worker's replies, if it replaces patches.
-pub(super) fn format_of(worker: &Worker, interface: Interface) -> Option<ReplyFormat> {
-    worker.format.filter(|_| interface == Interface::Patch)
-}
-
-/// Describes the write grants. Workers with another reply format get none, because their agents build the patches. A
-/// controller gets them nevertheless: they name the workers that it chooses among.
-pub(super) fn grants(worker: &Worker, interface: Interface, fragment: FragmentLookup<'_>, detail: Detail) -> String {
-    match format_of(worker, interface) {
-        None | Some(ReplyFormat::Control) => render::grants(worker, interface, fragment, detail),
-        Some(_) => String::new(),
     }
 }

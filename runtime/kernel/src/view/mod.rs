@@ -24,6 +24,7 @@ mod layout;
 mod messages;
 mod prompt;
 mod render;
+mod reply_instructions;
 mod search;
 mod selection;
 mod summarised_places;
@@ -39,7 +40,7 @@ use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
 use crate::ablation::Interface;
-use crate::blueprint::{ReplyPurpose, Unit, Worker};
+use crate::blueprint::{Unit, Worker};
 use crate::contract::Readable;
 use crate::digest::{Digest, sha256};
 use crate::expand_request::ExpandRequest;
@@ -54,9 +55,9 @@ use crate::tree::{Node, Revision};
 use budget::{Bounds, PriorityPlace, SelectionInput};
 pub use explanation::{OutcomeReason, PlaceExplanation, PlaceOutcome};
 pub use fixed_parts::FixedParts;
-use fixed_parts::grants;
-pub use prompt::{Prompt, PromptParts};
+pub use prompt::{Prompt, PromptParts, file_tools, task};
 use render::Detail;
+pub use reply_instructions::{ReplyFormats, ReplyInstructions};
 use selection::Selection;
 pub use summarised_places::SummarisedPlaces;
 pub use truncated::{Shortage, TruncatedPlace, grouped};
@@ -151,12 +152,8 @@ pub struct View {
     pub may_expand: bool,
     /// Explanations in document order; empty unless [`explain`] was called.
     pub items: Vec<PlaceExplanation>,
-    /// A well-formed patch such as the worker may write; depends on its contract and the schema only.
-    pub example: Value,
-    /// Names in the worker's paths, which its trigger binds.
-    pub names: Vec<String>,
-    /// The form of request and reply.
-    pub interface: Interface,
+    /// Instructions for the reply; depend on contract and schema only.
+    pub instructions: String,
 }
 
 impl View {
@@ -247,9 +244,7 @@ impl Parts<'_> {
     fn compile(&self) -> View {
         let trigger = self.trigger.get("path").and_then(Value::as_str).filter(|path| self.may_name(path));
         let mut woken = render::trigger(self.trigger, &|path| self.may_name(path));
-        let purpose = ReplyPurpose::for_place(trigger);
-        let reminder = self.fixed.reminders.iter().find(|(of, _)| *of == purpose).map(|(_, reminder)| reminder);
-        woken.push_str(reminder.unwrap_or(&self.fixed.reminder));
+        woken.push_str(self.fixed.reminder(trigger));
         let fixed = text::chars(render::SEE_HEADING)
             + text::chars(NOTHING)
             + text::chars(render::TRIGGER_HEADING)
@@ -312,7 +307,10 @@ impl Parts<'_> {
 
     /// Describes the write grants, without schemas.
     fn grants(&self, detail: Detail) -> String {
-        grants(self.worker, self.fixed.interface, &|_| None, detail)
+        match self.fixed.shown_format() {
+            Some(format) if !format.shows_grants => String::new(),
+            _ => render::grants(self.worker, self.fixed.interface, &|_| None, detail),
+        }
     }
 
     fn view(&self, text: String, shown: Selection, may_expand: bool) -> View {
@@ -320,9 +318,8 @@ impl Parts<'_> {
         if self.is_explained {
             items.extend(self.not_readable());
         }
-        let FixedParts { example, names, interface, .. } = self.fixed;
-        let (example, names, interface) = (example.clone(), names.clone(), *interface);
-        View { text, reads, members, summarised, unshown, finds_room, may_expand, items, example, names, interface }
+        let instructions = self.fixed.instructions.clone();
+        View { text, reads, members, summarised, unshown, finds_room, may_expand, items, instructions }
     }
 
     /// Builds a view with one object instead of lines: of the same places, or of fewer if the object is longer.

@@ -2,10 +2,9 @@
 //!
 //! Owns the instructions and the worked example. Kept short for small local models with small contexts. The part that
 //! is constant for a worker comes first, so that providers can cache it. `ablations` has the instructions of boards
-//! without patches, `formats` those of workers that reply without patches.
+//! without patches; those of workers that reply without patches come with the plan ([`super::ReplyFormats`]).
 
 mod ablations;
-pub(super) mod formats;
 
 use jsonptr::Token;
 use serde::{Deserialize, Serialize};
@@ -75,18 +74,9 @@ impl Prompt {
         parts
     }
 
-    /// Builds the prompt for a worker and its view: role and reply format first, so that providers can cache them.
-    pub fn new(worker: &Worker, view: &View) -> Self {
-        let system = match view.interface {
-            Interface::Patch => match worker.format {
-                Some(format) => formats::instructions(worker, format),
-                None => instructions(worker, view),
-            },
-            Interface::Whole => ablations::whole(worker),
-            Interface::Merge => ablations::merge(worker, &view.example),
-            Interface::Message => ablations::message(worker, &view.example),
-        };
-        Self { system, user: view.text.clone() }
+    /// Builds the prompt of a view: role and reply format first, so that providers can cache them.
+    pub fn new(view: &View) -> Self {
+        Self { system: view.instructions.clone(), user: view.text.clone() }
     }
 
     /// Returns the stored form, next to the view: the constant part, since format 10; before, the whole prompt as
@@ -120,7 +110,8 @@ impl Prompt {
     }
 }
 
-fn role(worker: &Worker) -> &str {
+/// Returns the worker's task in words, for instructions.
+pub fn task(worker: &Worker) -> &str {
     match worker.role.trim() {
         "" => "Improve the document as far as you may.",
         role => role,
@@ -140,8 +131,23 @@ const PASS: &str =
 const TOOLS: &str = "You have tools for the files of your task. Use them first, one step after the other, and look at what \
                      each gives. Only what you have done with them is done. When all is done, answer.\n";
 
-fn instructions(worker: &Worker, view: &View) -> String {
-    let (role, example) = (role(worker), &view.example);
+/// Returns the instructions about the file tools of a worker; empty if it has none.
+pub fn file_tools(worker: &Worker) -> &'static str {
+    if worker.files.is_some() { TOOLS } else { "" }
+}
+
+/// Returns the instructions for replies in the format of this interface. `names` are those in the worker's paths.
+pub(super) fn instructions(worker: &Worker, interface: Interface, example: &Value, names: &[String]) -> String {
+    match interface {
+        Interface::Patch => patches(worker, example, names),
+        Interface::Whole => ablations::whole(worker),
+        Interface::Merge => ablations::merge(worker, example),
+        Interface::Message => ablations::message(worker, example),
+    }
+}
+
+fn patches(worker: &Worker, example: &Value, names: &[String]) -> String {
+    let task = task(worker);
     let says_why = worker.patch.intent == Intent::Required;
     // The intent precedes the patch, in the text and in the sorted members: a stated reason improves the decision. The
     // example begins a sentence, because small models repeat a description of the expected text.
@@ -155,13 +161,13 @@ fn instructions(worker: &Worker, view: &View) -> String {
     } else {
         "Answer with exactly one JSON object {\"patch\": [...]}."
     };
-    let tools = if worker.files.is_some() { TOOLS } else { "" };
+    let tools = file_tools(worker);
     let operations = match worker.patch.max_ops {
         1 => "1 operation".to_owned(),
         many => format!("{many} operations"),
     };
     let members = members(worker);
-    let names: Vec<String> = view.names.iter().map(|name| format!("{{{name}}}")).collect();
+    let names: Vec<String> = names.iter().map(|name| format!("{{{name}}}")).collect();
     let names = match names.is_empty() {
         true => String::new(),
         false => format!(
@@ -172,7 +178,7 @@ fn instructions(worker: &Worker, view: &View) -> String {
     };
     format!(
         "You work on one part of a shared JSON document by proposing a JSON Patch (RFC 6902).\n\
-         Your task: {role}\n\n\
+         Your task: {task}\n\n\
          {tools}{form}\n\
          - No other text: no explanation, no Markdown, no code fence.\n\
          - An operation has {members}. At most {operations}.\n\

@@ -227,8 +227,8 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     assert_eq!(shown.reads, ["/claims", "/request/question", "/sources/0"]);
     assert!(!shown.text.contains("secret"));
     let value = json!({"text": "...", "status": "draft"});
-    assert_eq!(shown.example, json!([{"op": "add", "path": "/claims/-", "value": value}]));
-    assert_eq!(with(&empty, 4000).example, shown.example, "the example is part of what never changes");
+    assert_eq!(fixed.example, json!([{"op": "add", "path": "/claims/-", "value": value}]));
+    assert_eq!(with(&empty, 4000).instructions, shown.instructions, "the example is part of what never changes");
 
     let least = fixed.minimum();
     assert_eq!(
@@ -386,7 +386,7 @@ fn data_cannot_fake_a_section() {
         assert!(headings.len() >= 3 && !view.text.contains('\u{2028}'));
         assert_eq!(section(&view.text, render::WRITE_HEADING), ["/c: add, replace"]);
 
-        let prompt = Prompt::new(&worker, &view);
+        let prompt = Prompt::new(&view);
         let parts = prompt.parts();
         let under = |heading: &str| {
             let lines = section(&view.text, heading);
@@ -465,10 +465,10 @@ fn a_trigger_that_may_not_be_read_is_not_named() {
 #[test]
 fn a_worker_with_tools_is_asked_to_use_them_before_the_answer() {
     let mut worker = extractor();
-    let before = Prompt::new(&worker, &view(&worker, &json!({}), &start(), &[], 4000));
+    let before = Prompt::new(&view(&worker, &json!({}), &start(), &[], 4000));
     assert!(!before.system.contains("tools") && !before.user.contains("tools"), "{before:?}");
     worker.files = Some(serde_json::from_value(json!({})).expect("access to files"));
-    let prompt = Prompt::new(&worker, &view(&worker, &json!({}), &start(), &[], 4000));
+    let prompt = Prompt::new(&view(&worker, &json!({}), &start(), &[], 4000));
     assert!(prompt.system.find("You have tools") < prompt.system.find("Answer with exactly one"), "{}", prompt.system);
     let last = prompt.user.lines().last().unwrap_or_default();
     assert!(
@@ -552,7 +552,7 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
         is_explained: true,
     };
     let view = parts.compile();
-    let prompt = Prompt::new(&worker, &view);
+    let prompt = Prompt::new(&view);
     assert!(prompt.system.contains("Your task: Extract claims.\n"), "{}", prompt.system);
     assert!(text::chars(&prompt.system) < 1200, "small models have small contexts");
     assert_eq!(prompt.user, view.text);
@@ -572,7 +572,7 @@ fn the_prompt_explains_the_answer_with_a_patch_the_worker_may_write() {
 fn an_intent_that_is_required_is_in_the_example() {
     let mut worker = extractor();
     worker.patch.intent = crate::blueprint::Intent::Required;
-    let prompt = Prompt::new(&worker, &view(&worker, &json!({}), &start(), &[], 4000));
+    let prompt = Prompt::new(&view(&worker, &json!({}), &start(), &[], 4000));
     let example: Value = serde_json::from_str(prompt.system.lines().last().expect("a line")).expect("it is JSON");
     assert!(example["intent"].is_string());
     assert_eq!(example["patch"][0]["path"], "/claims/-");
@@ -650,7 +650,7 @@ fn who_may_copy_is_shown_copies_of_something_of_the_right_shape() {
     let none = of(json!({"type": "boolean"}));
     assert_eq!(prompt::example(&worker, PathSyntax::Plain, &none), json!([copy("/question")]));
 
-    let prompt = Prompt::new(&worker, &view(&worker, &json!({}), &start(), &[], 4000));
+    let prompt = Prompt::new(&view(&worker, &json!({}), &start(), &[], 4000));
     let members = "has \"op\", \"path\", to add or replace \"value\" and to copy \"from\", a path that you see.";
     assert!(prompt.system.contains(members), "{}", prompt.system);
     worker.reads.clear();

@@ -11,10 +11,10 @@ use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::money::Price;
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Architect, Body, Cause, End, GENESIS, Kind, Record};
 use patchboard_kernel::rejection::Code;
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 fn appender(limits: Value) -> Value {
@@ -313,7 +313,7 @@ fn a_journal_that_ends_inside_a_step_is_found() {
     }));
     played.answer(append(), None);
     played.records.pop();
-    let difference = replay::replay(&played.records, None).err().expect("the end is missing");
+    let difference = replay::replay(&played.records, None, &PLANS).err().expect("the end is missing");
     assert!(difference.what.contains("ended is missing"), "{difference}");
 }
 
@@ -328,7 +328,7 @@ fn a_record_of_a_worker_that_does_not_exist_is_refused() {
     scheduled.worker = "ghost".into();
     let first = played.records[0].clone();
     let forged = Record::seal(first.hash, played.records[1].seq, Timestamp(0), body, &Hasher::new(&Salt::ZERO));
-    let error = Board::recover(&[first, forged]).err().expect("there is no such worker");
+    let error = Board::recover(&[first, forged], &PLANS).err().expect("there is no such worker");
     assert!(error.to_string().contains("ghost"), "{error}");
 }
 
@@ -340,11 +340,11 @@ fn a_board_of_the_first_format_is_read_but_not_decided_again() {
     created.format = 1;
     let hasher = Hasher::new(&Salt::ZERO);
     let records = [Record::seal(GENESIS, played.records[0].seq, Timestamp(0), body, &hasher)];
-    let recovered = Board::recover(&records).expect("an older format is read");
+    let recovered = Board::recover(&records, &PLANS).expect("an older format is read");
     assert_eq!(recovered.state().digest(), played.board.state().digest());
     let why = replay::unsupported_reason(&records[0]).expect("its rules are others");
     assert!(why.contains("format 1"), "{why}");
-    let difference = replay::replay(&records, None).err().expect("nothing is claimed of it");
+    let difference = replay::replay(&records, None, &PLANS).err().expect("nothing is claimed of it");
     assert_eq!(difference.what, why);
 }
 
@@ -407,7 +407,7 @@ fn a_document_that_begins_larger_than_it_may_be_makes_no_board() {
             json!(text),
             Timestamp(0),
         );
-        Board::create(genesis, &UncachedPlans).map(|_| ())
+        Board::create(genesis, &PLANS).map(|_| ())
     };
     assert_eq!(create("short"), Ok(()));
     let Err(BoardError::BadRequest(violations)) = create(&"long".repeat(50)) else { panic!("it is too large") };
@@ -432,7 +432,7 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
         architect: Some(architect.clone()),
         ..NewBoard::new("designed", serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0))
     };
-    let (mut board, step) = Board::create(genesis, &UncachedPlans).expect("a board");
+    let (mut board, step) = Board::create(genesis, &PLANS).expect("a board");
     let mut records = step.records;
     let Body::Created(created) = records[0].body().expect("it can be read") else { panic!("the first record creates") };
     assert_eq!(created.architect, Some(architect));
@@ -445,16 +445,15 @@ fn a_board_pays_for_its_blueprint_and_says_so_however_it_is_rebuilt() {
     );
     let short = records.iter().any(|record| record.kind == Kind::Budget);
     assert!(short, "1,300 tokens are left, and a call may take more");
-    let recovered = Board::recover(&records).expect("a board");
+    let recovered = Board::recover(&records, &PLANS).expect("a board");
     assert_eq!(recovered.ledger().architect(), Some(&account));
-    let replayed = replay::replay(&records, None).expect("it follows");
+    let replayed = replay::replay(&records, None, &PLANS).expect("it follows");
     assert_eq!(replayed.records, records.len() as u64);
     let mut parts = BTreeMap::new();
     let Ok(stored) = board.store(true, &mut |part| {
         parts.insert(part.hash, part.text.to_string());
         Ok::<_, Infallible>(())
     });
-    let restored =
-        Board::restore(&records[0], stored.manifest.hash, &mut |hash| Ok(parts.get(&hash).cloned()), &UncachedPlans);
+    let restored = Board::restore(&records[0], stored.manifest.hash, &mut |hash| Ok(parts.get(&hash).cloned()), &PLANS);
     assert_eq!(restored.expect("a board").ledger().architect(), Some(&account));
 }

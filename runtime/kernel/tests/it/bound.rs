@@ -8,6 +8,7 @@ use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{Input, Outcome, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::record::{Answer, Body, Cause, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
+use patchboard_protocols::PLANS;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -139,7 +140,8 @@ fn a_reply_may_have_the_name_where_its_token_belongs_and_is_known_again_by_its_w
     let outcome = played.give(Input::Propose(again.clone())).outcome;
     assert!(matches!(outcome, Some(Outcome::Duplicate(_))), "{outcome:?}");
     // A board recovered from the records alone recognises the repetition, too.
-    let mut recovered = patchboard_kernel::board::Board::recover(&played.records).expect("the journal is enough");
+    let mut recovered =
+        patchboard_kernel::board::Board::recover(&played.records, &PLANS).expect("the journal is enough");
     let outcome = recovered.step_ungated(patchboard_kernel::id::Timestamp(1000), Input::Propose(again)).outcome;
     assert!(matches!(outcome, Some(Outcome::Duplicate(_))), "{outcome:?}");
 

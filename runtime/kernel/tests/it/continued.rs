@@ -8,6 +8,7 @@ use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::ledger::{Account, Usage};
 use patchboard_kernel::record::{Body, Cause, Failed, Kind, Resource};
 use patchboard_kernel::rejection::Code;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Returns a board with two engineers that may be called at once, with these additional blueprint members.
@@ -185,7 +186,7 @@ fn time_is_over_for_all_calls_of_an_attempt_together() {
 fn a_lost_attempt_loses_its_last_call_only() {
     let mut played = shop(json!({}));
     go_on(&mut played, spent(30, 3), 500);
-    let mut recovered = Board::recover(&played.records).expect("the journal is enough");
+    let mut recovered = Board::recover(&played.records, &PLANS).expect("the journal is enough");
     let step = recovered.step(Timestamp(9), Input::take_over(1, "next".into()));
     played.keep(&step);
     played.board = recovered;

@@ -4,6 +4,7 @@ use crate::played::Played;
 use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, Cause, Kind};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 const MINUTE: i64 = 60_000;
@@ -144,7 +145,7 @@ fn what_waits_for_its_time_survives_a_snapshot_and_is_not_under_way() {
     assert_eq!(played.calls.len(), 0, "nothing was under way that could be over");
     let delayed = played.board.scheduler().delayed().to_vec();
     assert_eq!(delayed.len(), 1);
-    let recovered = Board::recover(&played.records).expect("the journal is enough");
+    let recovered = Board::recover(&played.records, &PLANS).expect("the journal is enough");
     assert_eq!(recovered.scheduler().delayed(), delayed);
     let stored = serde_json::to_value(played.board.scheduler()).expect("JSON");
     let restored: patchboard_kernel::scheduler::Scheduler = serde_json::from_value(stored).expect("it reads back");

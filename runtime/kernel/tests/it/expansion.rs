@@ -7,6 +7,7 @@ use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::record::{Body, Cause, End, FORMAT, GENESIS, Kind, Record};
 use patchboard_kernel::rejection::{Code, Stage};
+use patchboard_protocols::PLANS;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -313,7 +314,7 @@ fn a_board_of_an_earlier_format_keeps_its_views_after_a_takeover() {
     let Body::Created(created) = &mut body else { panic!("the first record creates") };
     created.format = 12;
     let first = Record::seal(GENESIS, played.records[0].seq, Timestamp(0), body, &Hasher::new(&Salt::ZERO));
-    played.board = Board::recover(std::slice::from_ref(&first)).expect("an earlier format is read");
+    played.board = Board::recover(std::slice::from_ref(&first), &PLANS).expect("an earlier format is read");
     played.records = vec![first];
     played.give(Input::take_over(1, "next".into()));
     assert_eq!(played.board.format(), FORMAT);

@@ -5,6 +5,7 @@ use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, GENESIS, Record};
 use patchboard_kernel::rejection::Code;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 use crate::played::Played;
@@ -140,7 +141,7 @@ fn a_board_of_an_earlier_format_keeps_its_arithmetic() {
         let Body::Created(created) = &mut body else { panic!("the first record creates") };
         created.format = format;
         let first = Record::seal(GENESIS, played.records[0].seq, Timestamp(0), body, &Hasher::new(&Salt::ZERO));
-        played.board = Board::recover(std::slice::from_ref(&first)).expect("it is read");
+        played.board = Board::recover(std::slice::from_ref(&first), &PLANS).expect("it is read");
         played.records = vec![first];
         assert_eq!(is_committed(&mut played, put("/price", json!(5))), expected, "format {format}");
         played.holds();

@@ -5,6 +5,7 @@ use patchboard_kernel::board::{Input, Outcome};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::record::Body;
 use patchboard_kernel::rejection::{Code, Stage};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Returns a board with two writers of claims, and one of notes.
@@ -103,7 +104,7 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
     }
     use FailureCode::{Empty, Protocol, Truncated};
     assert_eq!(told, [(vec![Empty], 0), (vec![Empty, Protocol], 0), (vec![], 1), (vec![Truncated], 1)]);
-    let recovered = patchboard_kernel::board::Board::recover(&played.records).expect("a board");
+    let recovered = patchboard_kernel::board::Board::recover(&played.records, &PLANS).expect("a board");
     let open: Vec<_> = recovered.scheduler().open().values().map(|open| open.past.clone()).collect();
     assert_eq!(
         open.iter().collect::<Vec<_>>(),

@@ -7,6 +7,7 @@ use patchboard_kernel::files::{Edit, EditAttempt, FileChange, FileEntry, FileRea
 use patchboard_kernel::id::{IdempotencyKey, InvocationId};
 use patchboard_kernel::record::{Body, Cause, End, Ended, Kind};
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Returns a board with two engineers that work on one directory.
@@ -286,7 +287,7 @@ fn an_edit_that_leaves_every_file_as_it_is_makes_no_version() {
     let outcome = edit(&mut played, "ada", &reads, same("src/a.py", &text));
     assert!(matches!(outcome, Outcome::NoOp { .. }), "{outcome:?}");
     committed(&edit(&mut played, "bob", &reads, next));
-    let recovered = Board::recover(&played.records).expect("recovered");
+    let recovered = Board::recover(&played.records, &PLANS).expect("recovered");
     assert_eq!(recovered.snapshot_digest(), played.board.snapshot_digest());
     played.holds();
 }
@@ -346,7 +347,7 @@ fn rules_see_what_edits_do_and_a_board_is_rebuilt_with_them() {
     let kinds: Vec<_> =
         played.bodies().filter(|body| matches!(body, Body::Committed(it) if it.by.edit.is_some())).collect();
     assert_eq!(kinds.len(), 2);
-    let recovered = Board::recover(&played.records).expect("recovered");
+    let recovered = Board::recover(&played.records, &PLANS).expect("recovered");
     assert_eq!(recovered.snapshot_digest(), played.board.snapshot_digest());
     played.holds();
 }
@@ -398,7 +399,7 @@ fn files_that_are_gone_make_room_and_no_version_comes_again() {
         by(&played, "ada", &[read("src/e.py", 1, None)], vec![delete("src/e.py", "1\n"), create("src/g.py", "1\n")]);
     committed(&played.give(Input::Edit(swap)).outcome.expect("an outcome"));
     assert_eq!((known(&played, "src/f.py"), entry(&played, "src/g.py").version), (None, 6));
-    let recovered = Board::recover(&played.records).expect("recovered");
+    let recovered = Board::recover(&played.records, &PLANS).expect("recovered");
     assert_eq!(recovered.snapshot_digest(), played.board.snapshot_digest());
     played.holds();
 }

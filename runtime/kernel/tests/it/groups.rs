@@ -4,8 +4,9 @@ use crate::played::Played;
 use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::board::{Input, Outcome};
-use patchboard_kernel::plan::Plan;
+use patchboard_kernel::plan::PlanSource as _;
 use patchboard_kernel::record::{Body, Kind, Scheduled, Trigger};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Returns a board with a chair that names members of a crew in rounds, or triggers all of them.
@@ -263,7 +264,7 @@ fn what_cannot_be_woken_is_not_compiled() {
             "workers": {"w": {"agent": "llm", "group": "g"}}, "rules": [rule],
         });
         let blueprint: Blueprint = serde_json::from_value(blueprint).expect("a blueprint");
-        Plan::compile(blueprint.into(), Mode::default()).err().unwrap_or_default()
+        PLANS.plan(blueprint, &Mode::default()).err().unwrap_or_default()
     };
     let rule = |trigger: Value, run: Value| json!({"name": "r", "trigger": trigger, "run": run});
     for (rule, definitions, expected) in [

@@ -5,8 +5,8 @@ use patchboard_kernel::ablation::Mode;
 use patchboard_kernel::admission;
 use patchboard_kernel::board::{Board, BoardError, Input, NewBoard, Outcome};
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, Cause, End, Kind, Retried, Trigger};
+use patchboard_protocols::PLANS;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -296,7 +296,7 @@ fn a_board_of_more_places_than_a_rule_begins_with_is_refused() {
             Value::Null,
             Timestamp(0),
         );
-        let made = Board::create(genesis, &UncachedPlans);
+        let made = Board::create(genesis, &PLANS);
         made.map(|(mut board, mut step)| board.admit(Timestamp(0), &mut step, &mut admission::admit_all))
     };
     assert!(make(1024).is_ok());

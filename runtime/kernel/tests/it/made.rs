@@ -9,6 +9,7 @@ use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Answer, Body, Kind};
 use patchboard_kernel::redaction::{self, Request};
 use patchboard_kernel::rejection::{Code, Stage};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 const RAW: &str = "```\n{'output': 'It is 7.'}\n```";
@@ -284,7 +285,7 @@ fn words_are_erased_with_what_was_made_of_them_however_short_it_is() {
     }
     let said = played.board.clone().step(Timestamp(played.now + 1), Input::Redact(planned.body));
     records.extend(said.records);
-    let mut board = patchboard_kernel::board::Board::recover(&records).expect("it is recovered");
+    let mut board = patchboard_kernel::board::Board::recover(&records, &PLANS).expect("it is recovered");
     let reply = ReplyBody::Text("boxed[7] is wrong, says Ada Lovelace".to_owned());
     let again = Proposal { reply, ..proposal };
     let outcome = board.step(Timestamp(99), Input::Propose(again)).outcome;

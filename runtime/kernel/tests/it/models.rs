@@ -7,6 +7,7 @@ use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::Hasher;
 use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::record::{Body, GENESIS, Record};
+use patchboard_protocols::PLANS;
 use serde_json::json;
 
 /// Returns a board with drawn models for all workers but one.
@@ -47,6 +48,6 @@ fn a_record_that_says_another_draw_is_no_board() {
     created.drawn.insert("ada".into(), "none".to_owned());
     let hasher = Hasher::new(&created.salt);
     let forged = Record::seal(GENESIS, records[0].seq, Timestamp(0), body, &hasher);
-    let error = Board::recover([&forged]).err().expect("it is refused").to_string();
+    let error = Board::recover([&forged], &PLANS).err().expect("it is refused").to_string();
     assert!(error.contains("were drawn"), "{error}");
 }

@@ -10,8 +10,8 @@ use patchboard_kernel::board::{Board, Input, NewBoard};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::driver::{Driver, Head, Ready};
 use patchboard_kernel::id::{BoardId, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::Kind;
+use patchboard_protocols::PLANS;
 use serde_json::json;
 
 const NOW: Timestamp = Timestamp(5);
@@ -27,7 +27,7 @@ fn owner() -> Driver {
     .expect("it is a blueprint");
     let (board, mode, salt) = (BoardId::from("owned"), Mode::default(), Salt::ZERO);
     let genesis = NewBoard { mode, salt, ..NewBoard::new(board, blueprint, json!({}), Timestamp(0)) };
-    Driver::new(Board::create(genesis, &UncachedPlans).expect("the request fits").0)
+    Driver::new(Board::create(genesis, &PLANS).expect("the request fits").0)
 }
 
 fn go() -> Input {

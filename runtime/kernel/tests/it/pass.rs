@@ -10,6 +10,7 @@ use patchboard_kernel::record::{Body, Cause, Kind};
 use patchboard_kernel::redaction::{self, Request};
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
 use patchboard_kernel::reply_schema::ReplySchema;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 const WORDS: &str = "no problem, waiting for more information";
@@ -219,7 +220,7 @@ fn the_words_of_who_passes_can_be_erased() {
         records.extend(said.records);
         let text: String = records.iter().map(|record| format!("{}{}", record.header, record.payload)).collect();
         assert_eq!(text.matches(SECRET).count(), left);
-        patchboard_kernel::replay::replay(&records, None).expect("the rest is derived");
+        patchboard_kernel::replay::replay(&records, None, &PLANS).expect("the rest is derived");
     }
 }
 

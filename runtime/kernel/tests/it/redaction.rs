@@ -10,6 +10,7 @@ use patchboard_kernel::id::{Seq, Timestamp};
 use patchboard_kernel::record::{Body, Cause, Kind, Record};
 use patchboard_kernel::redaction::{self, Redaction, RedactionCode, RedactionError, Request};
 use patchboard_kernel::replay;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 use crate::played::Played;
@@ -61,8 +62,8 @@ fn sound(records: &[Record]) -> Board {
         }
     }
     assert!(owed.is_empty(), "{owed:?}");
-    replay::replay(records, None).expect("what can be derived is derived");
-    Board::recover(records).expect("the journal is enough")
+    replay::replay(records, None, &PLANS).expect("what can be derived is derived");
+    Board::recover(records, &PLANS).expect("the journal is enough")
 }
 
 fn board() -> Played {
@@ -105,7 +106,7 @@ fn a_value_is_erased_wherever_it_stood() {
     let shown = serde_json::to_string(board.state().root()).expect("JSON");
     assert!(shown.contains("$redacted:") && !shown.contains(SECRET), "{shown}");
     // Versions before the secret was written are still exact.
-    assert!(replay::board_at(&records, patchboard_kernel::id::Version(0)).expect("version 0").is_exact());
+    assert!(Board::from_created(&records[0], &PLANS).expect("version 0").is_exact());
 }
 
 #[test]
@@ -245,7 +246,7 @@ fn without_its_salt_a_board_has_its_chain() {
         record.check_chain(previous).expect("the chain holds");
         previous = record.hash;
     }
-    assert!(Board::recover(&records).is_ok());
+    assert!(Board::recover(&records, &PLANS).is_ok());
 }
 
 #[test]
@@ -273,7 +274,7 @@ fn a_board_goes_on_as_it_would_have() {
         played.give(Input::Resume { key: None });
         if redact {
             let records = erased(&played, &Request { keep: true, ..places(&["/people/x"]) });
-            played.board = Board::recover(&records).expect("the journal is enough");
+            played.board = Board::recover(&records, &PLANS).expect("the journal is enough");
             played.records = records;
             played.now += 1;
         } else {
@@ -332,7 +333,7 @@ fn circles_of_one_element_are_found_whatever_is_erased_of_it() {
     circled(["a", "b"], |played| {
         let records = erased(played, &Request { keep: true, ..places(&["/items/a/note"]) });
         assert!(!text(&records).contains(SECRET));
-        played.board = Board::recover(&records).expect("the journal is enough");
+        played.board = Board::recover(&records, &PLANS).expect("the journal is enough");
         played.records = records;
         played.now += 1;
     });
@@ -673,7 +674,7 @@ fn a_name_at_two_places_goes_with_the_second() {
     );
     let records = erased(&played, &request("first"));
     sound(&records);
-    let board = Board::recover(&records).expect("the journal is enough");
+    let board = Board::recover(&records, &PLANS).expect("the journal is enough");
     (played.board, played.records) = (board, records);
     let records = erased(&played, &request("second"));
     assert!(!text(&records).contains(name), "{}", text(&records));

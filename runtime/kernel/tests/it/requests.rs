@@ -6,9 +6,9 @@ use std::convert::Infallible;
 use crate::played::Played;
 use patchboard_kernel::board::{Board, Input, Outcome, Proposal, ProposalSource, RememberedOutcome, ReplyBody};
 use patchboard_kernel::id::{IdempotencyKey, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Answer, Kind};
 use patchboard_kernel::rejection::{Code, Stage};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Retention time of an idempotency key, in milliseconds.
@@ -69,7 +69,7 @@ fn a_blueprint_says_for_how_long_a_repetition_is_known() {
             Some(Outcome::Duplicate(RememberedOutcome::Recorded { seq }))
         );
         // This also holds for a board recovered from records or from a snapshot.
-        let recovered = Board::recover(&played.records).expect("the journal is enough");
+        let recovered = Board::recover(&played.records, &PLANS).expect("the journal is enough");
         let again = recovered.clone().step_ungated(Timestamp(played.now), signal(json!(1), "a"));
         assert_eq!(again.outcome, Some(Outcome::Duplicate(RememberedOutcome::Recorded { seq })));
         let mut parts = BTreeMap::new();
@@ -78,8 +78,7 @@ fn a_blueprint_says_for_how_long_a_repetition_is_known() {
             Ok::<_, Infallible>(())
         });
         let digest = stored.unwrap_or_else(|never| match never {}).manifest.hash;
-        let fetched =
-            Board::restore(&played.records[0], digest, &mut |hash| Ok(parts.get(&hash).cloned()), &UncachedPlans);
+        let fetched = Board::restore(&played.records[0], digest, &mut |hash| Ok(parts.get(&hash).cloned()), &PLANS);
         let again = fetched.expect("a board").step_ungated(Timestamp(played.now), signal(json!(1), "a"));
         assert_eq!(again.outcome, Some(Outcome::Duplicate(RememberedOutcome::Recorded { seq })));
         played.now = first + window - 1;
@@ -145,7 +144,7 @@ fn signals_that_wait_take_a_bounded_memory() {
         played.board.judge_signal(None).is_ok()
     };
     assert!((1..heard * 2).find(&mut makes_room).is_some_and(|answers| answers > 1));
-    assert_eq!(Board::recover(&played.records).expect("the journal is enough").judge_signal(None), Ok(()));
+    assert_eq!(Board::recover(&played.records, &PLANS).expect("the journal is enough").judge_signal(None), Ok(()));
 }
 
 #[test]
@@ -184,7 +183,7 @@ fn a_signal_for_which_there_is_no_room_is_refused_and_not_recorded() {
 fn what_a_request_was_answered_is_known_after_a_recovery_until_its_time_is_over() {
     let mut played = board();
     played.give(signal(Value::Null, "a"));
-    played.board = Board::recover(&played.records).expect("the journal is enough");
+    played.board = Board::recover(&played.records, &PLANS).expect("the journal is enough");
     played.now += WINDOW - 2;
     assert!(matches!(played.give(signal(Value::Null, "a")).outcome, Some(Outcome::Duplicate(_))));
     played.now += 1;
@@ -280,17 +279,13 @@ fn what_waits_for_a_person_is_known_while_it_does_and_for_an_hour_after_the_answ
                     Ok::<_, Infallible>(())
                 });
                 let digest = stored.manifest.hash;
-                let restored = Board::restore(
-                    &played.records[0],
-                    digest,
-                    &mut |hash| Ok(parts.get(&hash).cloned()),
-                    &UncachedPlans,
-                );
+                let restored =
+                    Board::restore(&played.records[0], digest, &mut |hash| Ok(parts.get(&hash).cloned()), &PLANS);
                 let restored = restored.expect("it is a snapshot");
                 assert_eq!(restored.snapshot_digest(), digest);
                 restored
             }
-            false => Board::recover(&played.records).expect("the journal is enough"),
+            false => Board::recover(&played.records, &PLANS).expect("the journal is enough"),
         };
         let known = Outcome::Duplicate(RememberedOutcome::AwaitingApproval { seq });
         assert_eq!(say(&mut played, "a", "k"), known, "it is not asked again");

@@ -9,12 +9,12 @@ use crate::played::Played;
 use patchboard_kernel::bindings::Bindings;
 use patchboard_kernel::board::{Board, Input, Outcome};
 use patchboard_kernel::expand_request::ExpandRequest;
-use patchboard_kernel::id::{Version, WorkerName};
+use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::nested;
 use patchboard_kernel::record::Body;
 use patchboard_kernel::rejection::{Code, Rejection, Stage};
-use patchboard_kernel::replay;
 use patchboard_kernel::reply_schema::ReplySchema;
+use patchboard_protocols::PLANS;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -288,7 +288,7 @@ fn a_former_member_sees_of_the_past_what_it_may_read_now() {
     let members = json!([{"op": "replace", "path": "/board/rooms/quelm/members", "value": ["bob"]}]);
     played.direct("keeper", &members.to_string());
     let ann = played.seat("ann");
-    let past = replay::board_at(&played.records, Version(0)).expect("the journal is enough");
+    let past = Board::from_created(&played.records[0], &PLANS).expect("the journal is enough");
     let then = past.readable_by(&ann);
     let now = played.board.readable_by(&ann);
     let of = |readable| past.explained_preview(&ann, &[], &readable).text;

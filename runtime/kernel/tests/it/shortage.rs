@@ -3,6 +3,7 @@
 use crate::played::Played;
 use patchboard_kernel::record::Body;
 use patchboard_kernel::view::TruncatedPlace;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Returns a board with five documents of some 2,000 characters, and a reader with this view.
@@ -55,7 +56,7 @@ fn a_call_names_what_its_view_has_no_room_for() {
     played.answer(json!([{"op": "add", "path": "/notes", "value": "n"}]), None);
     assert_eq!(unshown(&played).iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 0]);
     assert_eq!(played.board.shortages().keys().map(ToString::to_string).collect::<Vec<_>>(), ["reader"]);
-    let recovered = patchboard_kernel::board::Board::recover(&played.records).expect("the journal is enough");
+    let recovered = patchboard_kernel::board::Board::recover(&played.records, &PLANS).expect("the journal is enough");
     assert_eq!(recovered.shortages(), played.board.shortages());
     played.holds();
 }

@@ -6,10 +6,10 @@ use std::convert::Infallible;
 use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Body, FORMAT, GENESIS, Kind, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::snapshot::{LAYOUT, SnapshotError, part_refs};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 fn genesis(salt: Salt) -> NewBoard {
@@ -32,7 +32,7 @@ fn genesis(salt: Salt) -> NewBoard {
 
 /// Returns a board with one commit, one open call and one queued invocation, and its records.
 fn small() -> (Board, Vec<Record>) {
-    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &UncachedPlans).expect("a board");
+    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &PLANS).expect("a board");
     let patch = json!([{"op": "add", "path": "/list/-", "value": "one"}]);
     let from = ProposalSource::Direct { key: Some("t".into()), base: None };
     let proposal = Proposal { from, worker: "w".into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
@@ -55,7 +55,7 @@ fn store(board: &Board) -> (Digest, BTreeMap<Digest, String>) {
 }
 
 fn restore(first: &Record, digest: Digest, parts: &BTreeMap<Digest, String>) -> Result<Board, SnapshotError> {
-    Board::restore(first, digest, &mut |hash| Ok(parts.get(&hash).cloned()), &UncachedPlans)
+    Board::restore(first, digest, &mut |hash| Ok(parts.get(&hash).cloned()), &PLANS)
 }
 
 /// Stores a board and restores it.
@@ -159,7 +159,7 @@ fn what_is_no_snapshot_of_the_board_is_refused() {
         let error = changed(from, to).to_string();
         assert!(error.contains(why), "{to}: {error}");
     }
-    let (_, others) = Board::create(genesis(Salt([1; 32])), &UncachedPlans).expect("a board");
+    let (_, others) = Board::create(genesis(Salt([1; 32])), &PLANS).expect("a board");
     let error = restore(&others.records[0], digest, &parts).err().expect("refused").to_string();
     assert!(error.contains("another board"), "{error}");
 }
@@ -168,7 +168,7 @@ fn what_is_no_snapshot_of_the_board_is_refused() {
 fn a_snapshot_that_does_not_count_the_edits_of_files_is_not_used() {
     let mut genesis = genesis(Salt::ZERO);
     genesis.blueprint.workspace = Some(serde_json::from_value(json!({"dir": "code"})).expect("a workspace"));
-    let (mut board, Step { records, .. }) = Board::create(genesis, &UncachedPlans).expect("a board");
+    let (mut board, Step { records, .. }) = Board::create(genesis, &PLANS).expect("a board");
     let of_none = store(&board);
     assert!(restore(&records[0], of_none.0, &of_none.1).is_ok(), "there were no edits");
     let edit = json!({"changes": [{"path": "a.py", "hash": sha256(b"1\n"), "lines": 1, "bytes": 2}]});
@@ -189,7 +189,7 @@ fn a_snapshot_that_does_not_keep_what_was_given_up_is_used_only_where_nothing_wa
         let found = found.expect("it is kept");
         found[..found.find("]]]").expect("it ends") + 3].to_owned()
     };
-    let (fresh, step) = Board::create(genesis(Salt::ZERO), &UncachedPlans).expect("a board");
+    let (fresh, step) = Board::create(genesis(Salt::ZERO), &PLANS).expect("a board");
     let (digest, mut parts) = store(&fresh);
     let digest = without(&since(&parts), digest, &mut parts);
     assert!(restore(&step.records[0], digest, &parts).is_ok(), "nothing can have been given up");
@@ -287,7 +287,7 @@ fn a_board_as_deep_as_boards_get_is_restored_on_a_small_stack() {
             }
             let mut genesis = genesis(Salt::ZERO);
             genesis.blueprint.state.initial = json!({"list": [], "deep": value});
-            let (board, Step { records, .. }) = Board::create(genesis, &UncachedPlans).expect("as deep as may be");
+            let (board, Step { records, .. }) = Board::create(genesis, &PLANS).expect("as deep as may be");
             let (digest, parts) = store(&board);
             let restored = restore(&records[0], digest, &parts).expect("restored");
             assert_eq!(restored.state().digest(), board.state().digest());
@@ -307,17 +307,17 @@ fn a_snapshot_of_what_has_not_happened_or_of_the_middle_of_a_step_is_found() {
     let last = records.last().expect("recorded");
     assert_eq!(last.body().expect("readable").kind(), Kind::Snapshot);
     assert!(last.header.contains(&format!(r#""layout":{LAYOUT},"of":{of},"seq":{}"#, of.next())), "{}", last.header);
-    replay::replay(&records, None).expect("it follows");
+    replay::replay(&records, None, &PLANS).expect("it follows");
     let middle = records.iter().position(|record| record.kind == Kind::Scheduled).expect("scheduled") as u64;
     let forged = board.step(Timestamp(9), Input::Snapshot { of: Seq(middle), digest }).records;
     records.extend(forged);
-    let difference = replay::replay(&records, None).err().expect("it does not follow");
+    let difference = replay::replay(&records, None, &PLANS).err().expect("it does not follow");
     assert!(difference.what.contains("middle of a step"), "{difference}");
 }
 
 #[test]
 fn a_board_of_format_1_has_snapshots_like_any_other() {
-    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &UncachedPlans).expect("a board");
+    let (mut board, Step { mut records, .. }) = Board::create(genesis(Salt::ZERO), &PLANS).expect("a board");
     let patch = json!([{"op": "add", "path": "/list/-", "value": 1}]);
     let from = ProposalSource::Direct { key: None, base: None };
     let proposal = Proposal { from, worker: "w".into(), reply: ReplyBody::Json(patch), usage: None, raw: None };
@@ -335,13 +335,13 @@ fn a_board_of_format_1_has_snapshots_like_any_other() {
         previous = record.hash;
         earlier.push(record);
     }
-    let mut recovered = Board::recover(&earlier).expect("recovered");
+    let mut recovered = Board::recover(&earlier, &PLANS).expect("recovered");
     assert_eq!(recovered.state().digest(), board.state().digest());
     // Snapshots of the board are like those of any other.
     let (digest, parts) = store(&recovered);
     let of = recovered.head().0;
     earlier.extend(recovered.step(Timestamp(9), Input::Snapshot { of, digest }).records);
-    let difference = replay::replay(&earlier, None).err().expect("its rules were others");
+    let difference = replay::replay(&earlier, None, &PLANS).err().expect("its rules were others");
     assert!(difference.what.contains("format 1"), "{difference}");
     restore(&earlier[0], digest, &parts).expect("restored");
 }

@@ -8,9 +8,9 @@ use patchboard_kernel::board::{
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{IdempotencyKey, InvocationId, Timestamp};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Answer, Body, Cause, End, Ended, Kind, Principal, Record};
 use patchboard_kernel::rejection::{Code, Rejection};
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 const MINUTE: i64 = 60_000;
@@ -250,7 +250,7 @@ fn salted(salt: Salt) -> (Vec<Record>, Step) {
     blueprint.extend(members.as_object().expect("an object").clone());
     let blueprint = serde_json::from_value(blueprint.into()).expect("a blueprint");
     let genesis = NewBoard { salt, ..NewBoard::new("salted", blueprint, json!({"pin": "4711"}), Timestamp(0)) };
-    let (mut board, mut step) = Board::create(genesis, &UncachedPlans).expect("a board");
+    let (mut board, mut step) = Board::create(genesis, &PLANS).expect("a board");
     board.admit(Timestamp(0), &mut step, &mut admission::admit_all);
     (step.records.clone(), step)
 }
@@ -301,7 +301,7 @@ fn four_eyes_are_not_those_of_who_has_proposed_or_begun() {
     blueprint.as_object_mut().expect("an object").extend(members().as_object().expect("an object").clone());
     let blueprint = serde_json::from_value(blueprint).expect("a blueprint");
     let genesis = NewBoard { principal: Some(token(1)), ..NewBoard::new("eyes", blueprint, Value::Null, Timestamp(0)) };
-    let (mut board, first) = Board::create(genesis, &UncachedPlans).expect("a board");
+    let (mut board, first) = Board::create(genesis, &PLANS).expect("a board");
     let mut records = first.records;
     let mut now = 0;
     let mut give = |board: &mut Board, input, caller| {
@@ -326,7 +326,7 @@ fn four_eyes_are_not_those_of_who_has_proposed_or_begun() {
     let agreed = give(&mut board, answer(), Some(token(3)));
     assert!(matches!(agreed.outcome, Some(Outcome::Committed { .. })), "{:?}", agreed.outcome);
     assert_eq!(agreed.records[0].principal(), Ok(Some(token(3))));
-    patchboard_kernel::replay::replay(&records, None).expect("the run follows from its records");
+    patchboard_kernel::replay::replay(&records, None, &PLANS).expect("the run follows from its records");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use patchboard_lint::STEPS_MAX;
 use patchboard_lint::source::Source;
+use patchboard_protocols::PLANS;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -41,8 +42,9 @@ fn blueprint(schemas: Map<String, Value>) -> Value {
 fn checked(blueprint: &Value) -> usize {
     let source = Source::read("bomb", &blueprint.to_string()).expect("JSON");
     let report = patchboard_protocols::check(&source);
-    let begun =
-        report.blueprint.map(|blueprint| patchboard_lint::check_with_request(&source, blueprint, json!({"x": 1})));
+    let begun = report
+        .blueprint
+        .map(|blueprint| patchboard_lint::check_with_request(&source, blueprint, json!({"x": 1}), &PLANS));
     report.findings.len() + begun.and_then(Result::ok).map_or(0, |found| found.len())
 }
 

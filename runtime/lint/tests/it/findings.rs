@@ -5,12 +5,12 @@
 mod fixtures;
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use patchboard_kernel::ablation::Mode;
-use patchboard_kernel::plan::Plan;
+use patchboard_kernel::plan::PlanSource as _;
 use patchboard_lint::source::Source;
 use patchboard_lint::{Diagnostic, FINDINGS_MAX, Severity};
+use patchboard_protocols::PLANS;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -434,7 +434,7 @@ fn regular_expressions_of_all_schemas_of_a_blueprint_count_together() {
     };
     let accepted = with(5);
     let blueprint = accepted.blueprint.unwrap_or_else(|| panic!("{:?}", accepted.findings));
-    assert!(Plan::compile(Arc::new(blueprint), Mode::default()).is_ok());
+    assert!(PLANS.plan(blueprint, &Mode::default()).is_ok());
     let refused = with(9);
     let errors = refused.findings.iter().filter(|finding| finding.severity == Severity::Error);
     let told: Vec<_> = errors.map(|finding| (finding.code, finding.pointer.as_str())).collect();

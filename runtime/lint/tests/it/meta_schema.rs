@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonschema::Validator;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_lint::META_SCHEMA;
+use patchboard_protocols::PLANS;
 use patchboard_protocols::department::Departments;
 use patchboard_protocols::workflow::Definition;
 use serde_json::{Value, json};
@@ -94,6 +95,9 @@ fn validator() -> Validator {
 /// Reads a blueprint as the kernel does, and the members of extensions as these do.
 fn read(value: &Value) -> Option<Blueprint> {
     let blueprint: Blueprint = serde_json::from_value(value.clone()).ok()?;
+    for worker in blueprint.workers.values() {
+        worker.format.as_ref().map(|format| PLANS.0(format, worker)).transpose().ok()?;
+    }
     if let Some(departments) = &blueprint.departments {
         serde_json::from_value::<Departments>(departments.clone()).ok()?;
     }

@@ -2,6 +2,7 @@
 //! counterpart.
 
 use patchboard_lint::source::Source;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Returns the codes, places and messages of the findings about a part of a blueprint.
@@ -357,8 +358,8 @@ fn limited(documents: usize, limits: &[(&str, u64)], changes: &dyn Fn(&mut Value
     let docs: serde_json::Map<_, _> = (0..documents).map(|number| (format!("d{number}"), json!("text"))).collect();
     let source = Source::read("b.json", &blueprint.to_string()).expect("it is JSON");
     let blueprint = patchboard_protocols::check(&source).blueprint.expect("it is sound");
-    let findings =
-        patchboard_lint::check_with_request(&source, blueprint, json!({"docs": docs})).expect("it makes a board");
+    let findings = patchboard_lint::check_with_request(&source, blueprint, json!({"docs": docs}), &PLANS)
+        .expect("it makes a board");
     findings.into_iter().filter(|finding| finding.code == "limit_too_low").map(|finding| finding.message).collect()
 }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{HandoffCode, HandoffError};
+use crate::{is_json_type, media_type};
 use patchboard_kernel::json;
 
 /// Maximum characters of an id, a name, a capability or a content type.
@@ -69,12 +70,9 @@ enum ContentEncoding {
 
 impl ContentEncoding {
     fn for_content_type(content_type: &str) -> Self {
-        // Drops parameters such as a charset, which follow a semicolon.
-        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match essence.as_str() {
-            "application/json" => Self::Json,
-            other if other.ends_with("+json") => Self::Json,
-            other if other.starts_with("text/") => Self::Text,
+        match content_type {
+            json if is_json_type(json) => Self::Json,
+            text if media_type(text).starts_with("text/") => Self::Text,
             _ => Self::Base64,
         }
     }

@@ -8,18 +8,19 @@ use super::{Handoff, HandoffCode, HandoffError, HandoffState, Request};
 /// Available agents and their capabilities.
 pub type Agents = BTreeMap<String, BTreeSet<String>>;
 
+/// Returns the agents that may take a request, by name: all with the required capabilities but the requesting one.
+pub fn able<'a>(request: &Request, agents: &'a Agents) -> impl Iterator<Item = (&'a String, &'a BTreeSet<String>)> {
+    agents.iter().filter(|(name, capabilities)| {
+        **name != request.from_agent && request.capabilities_required.iter().all(|wanted| capabilities.contains(wanted))
+    })
+}
+
 /// Selects the agent to ask: the named agent, unless it has rejected. Otherwise selects, of the agents with all
 /// required capabilities, the one with the fewest, so that more capable agents stay free. Ties go by name. The
 /// requesting agent and the agents in `refused` are never selected. Fails with `handoff_no_route` if no such agent is
 /// available.
 pub fn route<'a>(request: &Request, refused: &[String], agents: &'a Agents) -> Result<&'a str, HandoffError> {
-    let required: BTreeSet<&String> = request.capabilities_required.iter().collect();
-    let may_be_asked = |name: &String, capabilities: &BTreeSet<String>| {
-        *name != request.from_agent
-            && !refused.contains(name)
-            && required.iter().all(|wanted| capabilities.contains(*wanted))
-    };
-    let mut able = agents.iter().filter(|(name, capabilities)| may_be_asked(name, capabilities));
+    let mut able = able(request, agents).filter(|(name, _)| !refused.contains(name));
     let named = &request.to_agent;
     if named.is_empty() || refused.contains(named) {
         // `min_by_key` returns the first minimum, so ties go to the first name.

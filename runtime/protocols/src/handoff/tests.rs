@@ -45,9 +45,12 @@ fn only_who_was_asked_answers_and_only_who_can_accepts() {
     let asked = || Handoff::new(request(json!({"capabilities_required": ["rust"]}))).offer("bob");
     let can = BTreeSet::from(["rust".to_owned(), "go".to_owned()]);
     let accepted = asked().accept("bob", &can).expect("it may");
-    assert_eq!(accepted.clone().complete().map(|done| done.state), Ok(HandoffState::Completed));
+    assert_eq!(accepted.clone().moved(HandoffState::Completed).map(|done| done.state), Ok(HandoffState::Completed));
     assert_eq!(code(accepted.clone().reject("bob", "no")), HandoffCode::IllegalTransition);
-    assert_eq!(code(accepted.complete().expect("it is").expire()), HandoffCode::Terminal);
+    assert_eq!(
+        code(accepted.moved(HandoffState::Completed).expect("it is").moved(HandoffState::Expired)),
+        HandoffCode::Terminal
+    );
     assert_eq!(code(asked().accept("cyd", &can)), HandoffCode::NotAddressed);
     assert_eq!(code(Handoff::new(request(json!({}))).accept("bob", &can)), HandoffCode::NotAddressed);
     assert_eq!(code(asked().accept("bob", &BTreeSet::new())), HandoffCode::Incapable);
@@ -64,7 +67,10 @@ fn what_is_asked_for_is_there_and_is_new() {
     assert_eq!(code(check_request(&asked, &[], &BTreeSet::new())), HandoffCode::UnknownTask);
     let there = Handoff::new(asked.clone());
     assert_eq!(code(check_request(&asked, std::slice::from_ref(&there), &tasks)), HandoffCode::IllegalTransition);
-    assert_eq!(code(check_request(&asked, &[there.expire().expect("it may")], &tasks)), HandoffCode::Terminal);
+    assert_eq!(
+        code(check_request(&asked, &[there.moved(HandoffState::Expired).expect("it may")], &tasks)),
+        HandoffCode::Terminal
+    );
     let bad = request(json!({"task": "ticket", "context": {"content_type": "image/png", "content": "%"}}));
     assert_eq!(code(check_request(&bad, &[], &tasks)), HandoffCode::BadContext);
 }
@@ -133,7 +139,7 @@ fn who_refuses_is_not_asked_again_and_in_the_end_a_person_is() {
     assert_eq!(third.next_attempt("cyd").request.request_id, "h1.3");
     let taken = second.accept("bob", &BTreeSet::new()).expect("it may");
     assert_eq!(next_action(&taken, &all, 0), HandoffAction::Transfer { to: "bob".to_owned() });
-    assert_eq!(next_action(&taken.complete().expect("it may"), &all, 0), HandoffAction::Nothing);
+    assert_eq!(next_action(&taken.moved(HandoffState::Completed).expect("it may"), &all, 0), HandoffAction::Nothing);
 }
 
 #[test]
@@ -144,9 +150,9 @@ fn what_is_anothers_by_now_or_handed_over_by_another_request_goes_no_further() {
     let new = Handoff::new(request(json!({"task": "ticket"})));
     let asked = new.clone().offer("bob");
     let refused = asked.clone().reject("bob", "busy").expect("it may");
-    let late = asked.clone().expire().expect("it may");
+    let late = asked.clone().moved(HandoffState::Expired).expect("it may");
     let taken = asked.clone().accept("bob", &BTreeSet::new()).expect("it may");
-    let done = taken.clone().complete().expect("it may");
+    let done = taken.clone().moved(HandoffState::Completed).expect("it may");
     let all = [&new, &asked, &refused, &late, &taken, &done];
     assert!(all.iter().all(|handoff| superseded(handoff, here).is_none()));
     let told = |work: TaskStatus<'_>| all.map(|handoff| superseded(handoff, work));
@@ -161,12 +167,12 @@ fn what_is_anothers_by_now_or_handed_over_by_another_request_goes_no_further() {
 #[test]
 fn what_expires_is_asked_for_so_often_and_then_of_a_person() {
     let all = agents(json!({"ada": [], "bob": []}));
-    let mut handoff = Handoff::new(request(json!({}))).offer("bob").expire().expect("it may");
+    let mut handoff = Handoff::new(request(json!({}))).offer("bob").moved(HandoffState::Expired).expect("it may");
     for attempt in 1..=3 {
         assert_eq!(handoff.attempt, attempt);
         let asked_again = next_action(&handoff, &all, 2);
         assert_eq!(asked_again == HandoffAction::Retry { to: "bob".to_owned() }, attempt <= 2, "{asked_again:?}");
-        handoff = handoff.next_attempt("bob").expire().expect("it may");
+        handoff = handoff.next_attempt("bob").moved(HandoffState::Expired).expect("it may");
     }
     let HandoffAction::Escalate { why } = next_action(&handoff, &all, 2) else {
         panic!("it was asked for often enough")

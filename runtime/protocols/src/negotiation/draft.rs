@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Draft, NegotiationCode, NegotiationError};
+use crate::is_json_type;
 use patchboard_kernel::canonical;
 use patchboard_kernel::expr::{Expr, Variable, Variables};
 use patchboard_kernel::json::{self, Limits};
@@ -61,7 +62,7 @@ impl Content {
     /// Decodes bytes by their content type. `application/json` and types ending in `+json` are JSON, with any
     /// parameters. Fails with [`NegotiationCode::BadJson`].
     pub fn from_bytes(ct: &str, bytes: Vec<u8>) -> Result<Self, NegotiationError> {
-        if is_json(ct) {
+        if is_json_type(ct) {
             let limits = Limits { bytes: PAYLOAD_BYTES_MAX, depth: DEPTH_MAX };
             let read = json::parse(&bytes, limits);
             let bad_json =
@@ -93,17 +94,12 @@ impl Content {
     }
 }
 
-fn is_json(ct: &str) -> bool {
-    let essence = ct.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    essence == "application/json" || essence.ends_with("+json")
-}
-
 impl Draft {
     /// Returns the draft's bytes. Fails as [`decode`].
     pub fn bytes(&self) -> Result<Vec<u8>, NegotiationError> {
         let bytes = match (&self.payload_b64, &self.payload) {
             (Some(text), None) => return decode(text),
-            (None, Some(Value::String(text))) if !is_json(&self.ct) => text.clone().into_bytes(),
+            (None, Some(Value::String(text))) if !is_json_type(&self.ct) => text.clone().into_bytes(),
             (None, Some(value)) => canonical::to_string(value).into_bytes(),
             (Some(_), Some(_)) | (None, None) => {
                 let why = "a draft has `payload_b64` or `payload`, and not both";

@@ -70,14 +70,7 @@ pub struct NodeTransition {
 type Result<T, E = TurnError> = std::result::Result<T, E>;
 
 /// Reason that a turn is not possible.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{message}")]
-pub struct TurnError {
-    /// A stable code.
-    pub code: WorkflowCode,
-    /// User-readable message.
-    pub message: String,
-}
+pub type TurnError = crate::Refusal<WorkflowCode>;
 
 /// Computes a turn; `None` if there is nothing to do. Fails with `workflow_no_state` if the document lacks the
 /// workflow's state, or `workflow_too_much_data`. A resumption fails also with `workflow_unknown_node`, and with
@@ -154,7 +147,7 @@ impl<'a> TurnBuilder<'a> {
             let there = &workflow["nodes"][id.as_str()];
             let status = there["status"].as_str().and_then(Status::from_name);
             let message = || format!("the document does not say how far `{id}` is");
-            let status = status.ok_or_else(|| TurnError { code: WorkflowCode::NoState, message: message() })?;
+            let status = status.ok_or_else(|| TurnError::new(WorkflowCode::NoState, message()))?;
             let came = there.child("came").is_some();
             Ok((id.as_str(), NodeState { id, node, status, is_triggered: came, entry: there, moved: false }))
         };

@@ -9,10 +9,11 @@ use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::digest::{Hasher, Salt, sha256};
 use patchboard_kernel::freshness::ReadSet;
 use patchboard_kernel::id::{IdempotencyKey, InvocationId, Seq};
-use patchboard_kernel::plan::{PlanSource as _, UncachedPlans};
+use patchboard_kernel::plan::PlanSource as _;
 use patchboard_kernel::scheduler::AttemptHistory;
 use patchboard_kernel::state;
 use patchboard_kernel::view::Prompt;
+use patchboard_protocols::PLANS;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -61,8 +62,7 @@ impl Agent for Slow {
 fn call(invocation: u64, attempt: u32) -> Call {
     let blueprint =
         json!({"blueprint": 1, "name": "b", "state": {"schema": true}, "workers": {"w": {"agent": "script"}}});
-    let plan =
-        UncachedPlans.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
+    let plan = PLANS.plan(serde_json::from_value(blueprint).expect("a blueprint"), &Mode::default()).expect("a plan");
     let state = state::State::new(&json!({}), &Hasher::new(&Salt::ZERO));
     let basis = ReadSet { state, reads: Vec::new(), members: Vec::new() };
     let shown = CallContext::new(plan, "w".into(), Arc::new(basis), false).expect("the worker is there");

@@ -1,6 +1,7 @@
 //! Every subscriber of a board receives every record, at any rate.
 
 use patchboard_kernel::record::Body;
+use patchboard_protocols::PLANS;
 
 use super::*;
 use patchboard_storage::memory::MemoryJournal;
@@ -37,7 +38,7 @@ async fn versions(mut subscription: Subscription) -> Vec<u64> {
 async fn ten_thousand_commits_in_a_burst_reach_every_subscriber() {
     // A short stream, so that subscribers certainly fall behind.
     let options = Options { subscription_buffer: 64, ..Options::new(agent(|_| never())) };
-    let runtime = Runtime::start(Arc::new(MemoryJournal::default()), options).await.expect("started");
+    let runtime = Runtime::start(Arc::new(MemoryJournal::default()), options, PLANS).await.expect("started");
     let board = create(&runtime, counter()).await;
     let mut listeners = tokio::task::JoinSet::new();
     for _ in 0..8 {

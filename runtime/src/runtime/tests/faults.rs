@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::record::Cause;
 use patchboard_kernel::snapshot::SnapshotPart;
+use patchboard_protocols::PLANS;
 use tokio::sync::Semaphore;
 
 use super::*;
@@ -371,7 +372,7 @@ async fn a_durable_record_is_reported_once_it_is_published_or_the_board_is_close
         let dir = dir();
         let journal = Faulty::new(sqlite(dir.path()));
         let options = Options { subscription_buffer: 1, ..options(agent(|_| never())) };
-        let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+        let runtime = Runtime::start(Arc::new(journal.clone()), options, PLANS).await.expect("started");
         let board = create(&runtime, five_steps()).await;
         // This subscription falls behind.
         let idle = board.subscribe(None);

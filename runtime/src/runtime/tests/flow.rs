@@ -1,6 +1,7 @@
 //! Boards without faults.
 
 use super::*;
+use patchboard_protocols::PLANS;
 use patchboard_storage::blocking::wait;
 
 #[tokio::test(start_paused = true)]
@@ -73,7 +74,7 @@ async fn two_runs_with_the_same_inputs_make_the_same_records() {
         let dir = dir();
         let journal = sqlite(dir.path());
         let options = Options { ids: Arc::new(Same), ..options(counting()) };
-        let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+        let runtime = Runtime::start(Arc::new(journal.clone()), options, PLANS).await.expect("started");
         let board = runtime.create(five_steps(), Value::Null, None).await.expect("created");
         board.wait_for_end().await.expect("ended");
         records(&journal, board.id())
@@ -86,7 +87,7 @@ async fn a_slow_subscriber_holds_nobody_up_and_misses_nothing() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let options = Options { subscription_buffer: 2, ..options(counting()) };
-    let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+    let runtime = Runtime::start(Arc::new(journal.clone()), options, PLANS).await.expect("started");
     let board = create(&runtime, steps(40)).await;
     let mut slow = board.subscribe(None);
     let first = slow.next().await.expect("a record").expect("read");
@@ -231,7 +232,7 @@ async fn a_cancelled_board_gives_up_its_calls() {
 async fn many_boards_run_side_by_side() {
     let dir = dir();
     let journal = sqlite(dir.path());
-    let runtime = Runtime::start(Arc::new(journal.clone()), Options::new(counting())).await.expect("started");
+    let runtime = Runtime::start(Arc::new(journal.clone()), Options::new(counting()), PLANS).await.expect("started");
     let mut boards = Vec::new();
     for _ in 0..16 {
         boards.push(create(&runtime, steps(10)).await);

@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+use patchboard_protocols::PLANS;
+
 use super::*;
 use crate::observer::{DurableStep, Observer, RestartScope};
 
@@ -34,7 +36,7 @@ impl Observer for Told {
 
 async fn watched(journal: &SqliteJournal, observer: Arc<dyn Observer>) -> Runtime {
     let options = Options { observer, ..options(counting()) };
-    Runtime::start(Arc::new(journal.clone()), options).await.expect("started")
+    Runtime::start(Arc::new(journal.clone()), options, PLANS).await.expect("started")
 }
 
 #[tokio::test]

@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use patchboard_kernel::board::EncodedSnapshot;
 use patchboard_kernel::digest::{Digest, Hasher, sha256};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{self, Body};
 use patchboard_kernel::snapshot::{LAYOUT, SnapshotPart};
+use patchboard_protocols::PLANS;
 use rusqlite::Connection;
 
 use super::faults::Faulty;
@@ -44,7 +44,7 @@ fn driven() -> Blueprint {
 
 async fn kept_by(journal: impl Journal, policy: SnapshotPolicy) -> Runtime {
     let options = Options { snapshots: policy, ..options(agent(|_| never())) };
-    Runtime::start(Arc::new(journal), options).await.expect("started")
+    Runtime::start(Arc::new(journal), options, PLANS).await.expect("started")
 }
 
 fn every(records: u64) -> SnapshotPolicy {
@@ -72,7 +72,7 @@ async fn long_board(journal: &SqliteJournal, policy: SnapshotPolicy, commits: us
     let id = BoardId::from("long");
     let at = Timestamp(1_700_000_000_000);
     let genesis = NewBoard { salt: Salt([3; 32]), ..NewBoard::new(id.clone(), driven(), Value::Null, at) };
-    let (mut board, first) = Board::create(genesis, &UncachedPlans).expect("created");
+    let (mut board, first) = Board::create(genesis, &PLANS).expect("created");
     let mut batch = Batch { board: id.clone(), epoch: 0, expected: None, records: first.records, blobs: Vec::new() };
     let mut since = 0;
     // The longest boards have the smallest tables, so that the kernel does not dominate.
@@ -115,7 +115,7 @@ fn shell(dir: &TempDir) -> Connection {
 }
 
 fn digests(journal: &dyn Journal, board: &BoardId) -> (Digest, Head) {
-    let recovered = recovery::recover(journal, board, &UncachedPlans).expect("recovered");
+    let recovered = recovery::recover(journal, board, &PLANS).expect("recovered");
     let (seq, hash) = recovered.board.head();
     (recovered.board.snapshot_digest(), Head { seq, hash })
 }
@@ -123,7 +123,7 @@ fn digests(journal: &dyn Journal, board: &BoardId) -> (Digest, Head) {
 /// Checks that snapshots and records give equal boards; returns the snapshots.
 fn sound(journal: &dyn Journal, board: &BoardId) -> Vec<KeptSnapshot> {
     let records = assert_sound(journal, board);
-    let whole = Board::recover(&records).expect("the records are enough");
+    let whole = Board::recover(&records, &PLANS).expect("the records are enough");
     assert_eq!(digests(journal, board).0, whole.snapshot_digest(), "a snapshot makes another board");
     wait(journal.snapshots(board)).expect("read")
 }
@@ -143,8 +143,7 @@ async fn starting_a_long_board_reads_no_more_records_than_the_policy_allows() {
     let records = records(&journal, &id);
     assert!(count(&records, Kind::Snapshot) >= 12, "{}", count(&records, Kind::Snapshot));
     for version in [1, 399, 1700, 4999, 5000] {
-        let at =
-            recovery::recover_at(&journal, &id, Version(version), &UncachedPlans).expect("there is such a version");
+        let at = recovery::recover_at(&journal, &id, Version(version), &PLANS).expect("there is such a version");
         assert_eq!(at.board.version(), Version(version));
     }
 }
@@ -227,16 +226,16 @@ async fn a_damaged_snapshot_costs_time_and_is_replaced() {
         assert_eq!(changed, 1);
     };
     spoil(newest.digest);
-    let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
+    let recovered = recovery::recover(&journal, &id, &PLANS).expect("recovered");
     assert_eq!((recovered.from, recovered.unusable), (Some(older.of), vec![newest.of]));
-    let fault = audit::verify(&journal, &id, None).expect_err("an altered snapshot is found");
+    let fault = audit::verify(&journal, &id, None, &PLANS).expect_err("an altered snapshot is found");
     assert_eq!(fault.code(), "bad_snapshot");
     assert!(
         matches!(&fault, AuditError::Snapshot { of, reason } if *of == newest.of && reason.contains("altered")),
         "{fault}"
     );
     spoil(older.digest);
-    let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
+    let recovered = recovery::recover(&journal, &id, &PLANS).expect("recovered");
     assert_eq!((recovered.from, recovered.unusable.len()), (None, 2));
     assert_eq!(recovered.board.version(), Version(450));
     // A running board discards the damaged snapshots and takes new ones.
@@ -258,13 +257,13 @@ async fn a_snapshot_that_the_disk_does_not_give_is_neither_called_damaged_nor_gi
     let journal = Faulty::new(stored);
     let newest = wait(journal.snapshots(&id)).expect("listed")[0];
     journal.are_parts_unread.store(true, Ordering::SeqCst);
-    let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("the records are enough");
+    let recovered = recovery::recover(&journal, &id, &PLANS).expect("the records are enough");
     assert_eq!((recovered.from, recovered.unusable), (None, Vec::new()));
     assert_eq!(recovered.board.version(), Version(250));
-    assert_eq!(audit::verify(&journal, &id, None).expect_err("it is not read").code(), "disk_unreadable");
+    assert_eq!(audit::verify(&journal, &id, None, &PLANS).expect_err("it is not read").code(), "disk_unreadable");
     journal.are_parts_unread.store(false, Ordering::SeqCst);
-    assert_eq!(recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").from, Some(newest.of));
-    audit::verify(&journal, &id, None).expect("nothing is wrong");
+    assert_eq!(recovery::recover(&journal, &id, &PLANS).expect("recovered").from, Some(newest.of));
+    audit::verify(&journal, &id, None, &PLANS).expect("nothing is wrong");
 }
 
 #[tokio::test]
@@ -272,7 +271,7 @@ async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, SnapshotPolicy::NEVER, 120).await;
-    let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &PLANS).expect("recovered").board;
     // As the previous version left it: its manifest is not valid in this layout.
     let older = LAYOUT - 1;
     let (mut parts, _) = all_parts(&board);
@@ -294,9 +293,9 @@ async fn a_snapshot_of_an_older_layout_is_passed_over_and_not_called_damaged() {
 
     let kept = wait(journal.snapshots(&id)).expect("read");
     assert_eq!(kept, [KeptSnapshot { of, record: named.seq, digest }]);
-    let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
+    let recovered = recovery::recover(&journal, &id, &PLANS).expect("recovered");
     assert_eq!((recovered.from, recovered.unusable), (None, Vec::new()));
-    let verified = audit::verify(&journal, &id, None).expect("nothing is wrong");
+    let verified = audit::verify(&journal, &id, None, &PLANS).expect("nothing is wrong");
     assert_eq!((verified.snapshots, verified.unchecked_snapshots), (0, 1));
     assert_sound(&journal, &id);
     // The board continues, and its own snapshots replace that one.
@@ -322,7 +321,7 @@ async fn a_damaged_list_of_snapshots_costs_time_and_is_mended() {
     };
     for value in ["digest = CAST(x'ff' AS TEXT)", "digest = 'x' || substr(digest, 2)"] {
         spoil(value, newest.of);
-        let fault = audit::verify(&journal, &id, None).expect_err("it is found");
+        let fault = audit::verify(&journal, &id, None, &PLANS).expect_err("it is found");
         assert_eq!(fault.code(), "bad_snapshot_list", "{value}");
         assert!(fault.to_string().contains("list of snapshots") && !fault.to_string().contains("backup"), "{fault}");
         spoil(&format!("digest = '{}'", newest.digest), newest.of);
@@ -330,7 +329,7 @@ async fn a_damaged_list_of_snapshots_costs_time_and_is_mended() {
     }
     spoil("digest = CAST(x'ff' AS TEXT)", newest.of);
     spoil("record = -1", older.of);
-    let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("the records are enough");
+    let recovered = recovery::recover(&journal, &id, &PLANS).expect("the records are enough");
     assert_eq!((recovered.from, recovered.board.version()), (None, Version(250)));
     let runtime = kept_by(journal.clone(), every(100)).await;
     let board = runtime.resume(&id).await.expect("resumed");
@@ -355,10 +354,10 @@ async fn what_is_noted_of_parts_removes_none_that_is_needed() {
         let sql = format!("UPDATE parts SET names = {names}");
         assert_eq!(shell(&dir).execute(&sql, ()).expect("altered") as u64, before);
         if names != "upper(names)" {
-            let fault = audit::verify(&journal, &id, None).expect_err(names);
+            let fault = audit::verify(&journal, &id, None, &PLANS).expect_err(names);
             assert_eq!(fault.code(), "bad_snapshot_list", "{names}: {fault}");
         }
-        let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
+        let recovered = recovery::recover(&journal, &id, &PLANS).expect("recovered");
         assert_eq!((recovered.from, recovered.unusable), (Some(kept[0].of), Vec::new()), "{names}: it is believed");
         let swept = wait(journal.collect_garbage(&id, 0, 2, &[])).expect("swept");
         assert_eq!((swept.kept, swept.removed, parts()), (before, 0, before), "{names}");
@@ -368,7 +367,7 @@ async fn what_is_noted_of_parts_removes_none_that_is_needed() {
     let sql = "UPDATE parts SET bytes = CAST('[]' AS BLOB) WHERE hash = ?1";
     assert_eq!(shell(&dir).execute(sql, [kept[1].digest.to_string()]).expect("altered"), 1);
     assert_eq!(wait(journal.collect_garbage(&id, 0, 2, &[])).expect("swept").removed, 0);
-    assert_eq!(audit::verify(&journal, &id, None).expect_err("it is found").code(), "bad_snapshot");
+    assert_eq!(audit::verify(&journal, &id, None, &PLANS).expect_err("it is found").code(), "bad_snapshot");
     assert!(wait(journal.collect_garbage(&id, 0, 2, &[kept[1].of])).expect("swept").removed > 0);
     assert_eq!(sound(&journal, &id), kept[..1]);
 }
@@ -378,7 +377,7 @@ async fn a_text_that_looks_like_the_hash_of_a_part_keeps_none_for_ever() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(100), 250).await;
-    let mut board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
+    let mut board = recovery::recover(&journal, &id, &PLANS).expect("recovered").board;
     let dead = SnapshotPart { hash: patchboard_kernel::digest::sha256(b"1"), text: "1".into(), names: Vec::new() };
     wait(journal.store_parts(&id, 0, vec![dead.clone()])).expect("stored");
     // The hash is in the document and in a kept snapshot, yet no part's names are wrong.
@@ -409,10 +408,10 @@ async fn a_snapshot_that_no_record_names_is_not_believed() {
     for (column, value) in [("seq", newest.of.0 - 1), ("record", newest.record.0 - 1)] {
         let sql = format!("UPDATE snapshots SET {column} = {value} WHERE seq = {}", newest.of.0);
         assert_eq!(shell(&dir).execute(&sql, ()).expect("altered"), 1);
-        let recovered = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered");
+        let recovered = recovery::recover(&journal, &id, &PLANS).expect("recovered");
         assert_ne!(recovered.from, Some(newest.of));
         assert_eq!(recovered.board.version(), Version(250));
-        assert_eq!(audit::verify(&journal, &id, None).expect_err("it is found").code(), "bad_snapshot");
+        assert_eq!(audit::verify(&journal, &id, None, &PLANS).expect_err("it is found").code(), "bad_snapshot");
         let mended = format!(
             "UPDATE snapshots SET seq = {}, record = {} WHERE digest = '{}'",
             newest.of.0, newest.record.0, newest.digest
@@ -448,7 +447,7 @@ async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless()
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(1000), 350).await;
-    let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &PLANS).expect("recovered").board;
     // Every prefix of a snapshot's parts, as a kill would leave it.
     let (all, _) = all_parts(&board);
     assert!(all.len() > 10, "{}", all.len());
@@ -477,7 +476,7 @@ async fn a_process_that_lost_the_board_stores_no_parts_and_sweeps_none() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(50), 120).await;
-    let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &PLANS).expect("recovered").board;
     let runtime = kept_by(journal.clone(), SnapshotPolicy::NEVER).await;
     runtime.resume(&id).await.expect("resumed");
     let go_on = AtomicBool::new(false);
@@ -485,7 +484,7 @@ async fn a_process_that_lost_the_board_stores_no_parts_and_sweeps_none() {
     assert_eq!(taken.code(), "journal_fenced");
     let swept = wait(journal.collect_garbage(&id, board.epoch(), 0, &[])).expect_err("it is of an earlier epoch");
     assert_eq!(swept.code(), "journal_fenced");
-    let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &PLANS).expect("recovered").board;
     let gone = AtomicBool::new(true);
     assert!(snapshotter::store_snapshot(&journal, &board, &gone).is_err(), "the board is gone from this process");
     let taken = snapshotter::store_snapshot(&journal, &board, &go_on).expect("stored");
@@ -499,7 +498,7 @@ async fn a_part_is_stored_only_after_those_it_names() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, SnapshotPolicy::NEVER, 350).await;
-    let board = recovery::recover(&journal, &id, &UncachedPlans).expect("recovered").board;
+    let board = recovery::recover(&journal, &id, &PLANS).expect("recovered").board;
     let (mut all, stored) = all_parts(&board);
     let manifest = all.pop().expect("a manifest");
     let refused = wait(journal.store_parts(&id, board.epoch(), vec![manifest])).expect_err("its parts are missing");
@@ -520,7 +519,7 @@ async fn large_board(journal: &SqliteJournal, entries: usize) -> Board {
     let board = create(&runtime, blueprint).await;
     let id = board.id().clone();
     runtime.shutdown().await;
-    recovery::recover(journal, &id, &UncachedPlans).expect("recovered").board
+    recovery::recover(journal, &id, &PLANS).expect("recovered").board
 }
 
 /// Commits a patch without appending it.
@@ -597,7 +596,7 @@ async fn figures() {
         eprintln!("  digest of all, storing nothing: {:.1?}", begun.elapsed());
         let begun = std::time::Instant::now();
         let mut fetch = |hash| Ok(wait(journal.part(&id, hash)).expect("read"));
-        let restored = Board::restore(&first_record, last.digest, &mut fetch, &UncachedPlans).expect("restored");
+        let restored = Board::restore(&first_record, last.digest, &mut fetch, &PLANS).expect("restored");
         eprintln!("  restored: {:.1?}", begun.elapsed());
         assert_eq!(restored.state().digest(), board.state().digest());
         let idle = append_latencies(&journal, || false);
@@ -676,6 +675,6 @@ async fn the_record_that_names_a_snapshot_says_of_what() {
         .collect();
     let [(seq, snapshot)] = named.as_slice() else { panic!("{named:?}") };
     assert_eq!((snapshot.of, *seq), (Seq(60), Seq(61)), "right after the record that made it due");
-    let board = Board::recover(&records[..=60]).expect("recovered");
+    let board = Board::recover(&records[..=60], &PLANS).expect("recovered");
     assert_eq!(board.snapshot_digest(), snapshot.digest);
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use patchboard_kernel::blueprint;
 use patchboard_kernel::breaker::BreakerTransition;
 use patchboard_kernel::record::{Body, Cause};
+use patchboard_protocols::PLANS;
 use tokio::sync::Semaphore;
 
 use super::*;
@@ -87,24 +88,27 @@ struct Walked {
 async fn ten_steps(probe: Failpoints) -> Walked {
     let dir = dir();
     let journal = sqlite(dir.path());
-    let started = Runtime::start(Arc::new(journal.clone()), quiet(probe, once_late())).await;
+    let started = Runtime::start(Arc::new(journal.clone()), quiet(probe, once_late()), PLANS).await;
     let runtime = started.expect("started");
     let id = BoardId::from("board-0");
     let created = runtime.create(steps(10), Value::Null, Some(Salt([3; 32]))).await;
-    let ended = match created {
-        Ok(board) => board.wait_for_end().await,
+    let ended = async |board: BoardHandle| {
+        let ended = board.wait_for_end().await?;
+        Ok((ended, board.status().state.digest().to_string()))
+    };
+    let first = match created {
+        Ok(board) => ended(board).await,
         Err(error) => Err(error),
     };
-    let is_resumed = ended.is_err();
-    let ended = match ended {
-        Ok(ended) => ended,
+    let is_resumed = first.is_err();
+    let (end, state) = match first {
+        Ok(reached) => reached,
         Err(error) => {
             assert_eq!(error.code(), "crashed", "{error}");
-            runtime.resume(&id).await.expect("it is durable").wait_for_end().await.expect("it ends")
+            ended(runtime.resume(&id).await.expect("it is durable")).await.expect("it ends")
         }
     };
-    assert_eq!(ended.end, End::Done);
-    let state = runtime.status(&id).expect("it was not closed").state.digest().to_string();
+    assert_eq!(end.end, End::Done);
     runtime.shutdown().await;
     Walked { state, records: assert_sound(&journal, &id), is_resumed }
 }
@@ -168,20 +172,22 @@ async fn a_panic_in_any_actor_at_any_message_leaves_the_same_state() {
     for site in [("root", "restart"), ("root", "replace_writer"), ("kernel", "child_ended")] {
         assert!(aftermath.contains_key(&site), "{site:?} was never reached: {aftermath:?}");
     }
-    let mut struck_again = 0;
+    let (mut struck_again, mut resumed) = (0, 0);
     for (&site, firsts) in &aftermath {
         for (&first, &times) in firsts {
             for nth in BTreeSet::from([0, times - 1]) {
                 let strikes = vec![first, (site, nth)];
                 let (walked, _, panics) = struck_ten_steps(strikes.clone()).await;
                 assert_eq!(walked.state, undisturbed.state, "struck at {strikes:?}");
-                // The root fails at the restart: the board is given up, and is intact.
-                assert_eq!(walked.is_resumed, site == ("root", "restart"), "struck at {strikes:?}");
+                // If the root fails at the restart, the board is given up, and is intact. It may have ended before.
+                assert!(!walked.is_resumed || site == ("root", "restart"), "struck at {strikes:?}");
+                resumed += usize::from(walked.is_resumed);
                 assert_eq!(panics, 2, "struck at {strikes:?}");
                 struck_again += 1;
             }
         }
     }
+    assert!(resumed > 0, "no board was given up");
     eprintln!("{struck} panics at {} places; {struck_again} second ones at {}", calm.len(), aftermath.len());
 }
 
@@ -201,7 +207,7 @@ async fn a_board_that_is_closed_in_the_pause_before_its_restart_is_not_restarted
         let probe = probe(&reached, |_, _, _| false);
         let restarts = RestartPolicy { backoff: Duration::from_secs(10), ..RestartPolicy::default() };
         let options = Options { restarts, ..quiet(probe, agent(|_| never())) };
-        let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+        let runtime = Runtime::start(Arc::new(journal.clone()), options, PLANS).await.expect("started");
         let board = create(&runtime, steps(10)).await;
         // The first restart is immediate, the second after a pause.
         board.crash();
@@ -258,7 +264,7 @@ async fn an_agent_that_panics_at_a_boards_end_keeps_nobody_waiting_for_it() {
             is_second && Some(site) == strike && strikes.load(Ordering::SeqCst)
         });
         let options = quiet(probe, Arc::new(Clinging));
-        let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+        let runtime = Runtime::start(Arc::new(journal.clone()), options, PLANS).await.expect("started");
         let done = create(&runtime, five_steps()).await;
         assert_eq!(ended(&done).await.expect("it reached its end").end, End::Done);
         assert_eq!(count(&assert_sound(&journal, done.id()), Kind::Epoch), 0, "nothing was restarted");
@@ -284,7 +290,7 @@ async fn a_board_that_could_not_be_opened_can_be_resumed() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let probe = probe(&Reached::default(), |_, site, nth| site == ("root", "open") && nth == 0);
-    let runtime = Runtime::start(Arc::new(journal.clone()), quiet(probe, counting())).await.expect("started");
+    let runtime = Runtime::start(Arc::new(journal.clone()), quiet(probe, counting()), PLANS).await.expect("started");
     let failed = runtime.create(five_steps(), Value::Null, Some(Salt([3; 32]))).await;
     let board = BoardId::from("board-0");
     if let Ok(board) = failed {
@@ -312,7 +318,7 @@ async fn beside(
     });
     // A separate thread takes snapshots, in an order that no clock determines.
     let options = Options { snapshots: SnapshotPolicy::default(), ..quiet(probe, agent) };
-    let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+    let runtime = Runtime::start(Arc::new(journal.clone()), options, PLANS).await.expect("started");
     let good = create(&runtime, steps(20)).await;
     let mut slow = steps(20);
     slow.workers.get_mut("walker").expect("a worker").limits.timeout = blueprint::Duration::from_secs(1);
@@ -382,7 +388,7 @@ async fn a_journal_writer_that_always_panics_is_not_waited_for_for_ever() {
             replies(STEP).await
         })
     });
-    let runtime = Runtime::start(Arc::new(journal.clone()), quiet(probe, agent)).await.expect("started");
+    let runtime = Runtime::start(Arc::new(journal.clone()), quiet(probe, agent), PLANS).await.expect("started");
     // Boards that take turns at appending are not alone, so the journal writer appends.
     let mut boards = Vec::new();
     for _ in 0..6 {
@@ -435,8 +441,9 @@ fn with_another(mut blueprint: Blueprint, role: &str) -> Blueprint {
 async fn an_agent_that_always_panics_stops_its_branch_and_then_the_board_that_cannot_do_without_it() {
     let dir = dir();
     let journal = sqlite(dir.path());
-    let runtime =
-        Runtime::start(Arc::new(journal.clone()), quiet(Failpoints::default(), panicking())).await.expect("started");
+    let runtime = Runtime::start(Arc::new(journal.clone()), quiet(Failpoints::default(), panicking()), PLANS)
+        .await
+        .expect("started");
     // The first worker makes half of the steps; the rest depends on the other one.
     let mut blueprint = with_another(steps(10), "panic");
     blueprint.rules[1].when = Some("size(state.steps) < 5".to_owned());
@@ -460,7 +467,7 @@ async fn an_agent_that_always_panics_stops_its_branch_and_nothing_else() {
         let dir = dir();
         let journal = sqlite(dir.path());
         let options = Options { snapshots: SnapshotPolicy::default(), ..quiet(Failpoints::default(), panicking()) };
-        let runtime = Runtime::start(Arc::new(journal.clone()), options).await.expect("started");
+        let runtime = Runtime::start(Arc::new(journal.clone()), options, PLANS).await.expect("started");
         let good = create(&runtime, steps(10)).await;
         let other = create(&runtime, with_another(steps(10), if is_bad { "panic" } else { "" })).await;
         assert_eq!(good.wait_for_end().await.expect("ended").end, End::Done);

@@ -8,9 +8,9 @@ use patchboard_faults::simulation::{Delivery, SimulatedBoard, SimulationHooks};
 use patchboard_kernel::board::{Board, Call, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Answer, Body, Kind, Record};
 use patchboard_kernel::state::State;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 use super::{Event, EventEncoder, RestReason, RunIds, apply_patch, parse_interrupt_id, resume_point};
@@ -94,7 +94,7 @@ fn played(seed: u64) -> (Vec<Record>, Vec<State>) {
             Timestamp(1),
         )
     };
-    let mut world = SimulatedBoard::new(genesis, &UncachedPlans, &mut others).expect("a board");
+    let mut world = SimulatedBoard::new(genesis, &PLANS, &mut others).expect("a board");
     for number in 0..INPUTS {
         let input = match others.random.below(10) {
             0..2 => Input::Signal { name: "more".into(), value: json!(number), key: None },

@@ -363,7 +363,7 @@ impl WorkerServer {
             let view = views::preview(board, &plan, &expand, None)?;
             let shown = board.previewed_values(&plan, &view);
             let schema = shown.and_then(|shown| schema::reply_schema(&shown, SchemaLevel::Derived));
-            let prompt = Prompt::new(&plan.worker, &view);
+            let prompt = Prompt::new(&view);
             Ok(json!({
                 "asked": false,
                 "board": board.id(),

@@ -10,9 +10,9 @@ use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::plan::UncachedPlans;
 use patchboard_lint::source::Source;
 use patchboard_llm::gate::{ModelKey, ModelState, Outage};
+use patchboard_protocols::PLANS;
 use patchboard_runtime::observer::{DurableStep, Observer as _, RestartScope};
 use serde_json::{Value, json};
 
@@ -189,7 +189,7 @@ fn an_attempt_of_several_calls_is_one_invocation_and_spends_with_each() {
     });
     let genesis =
         NewBoard::new("b", serde_json::from_value(blueprint).expect("a blueprint"), Value::Null, Timestamp(0));
-    let (mut board, mut first) = Board::create(genesis, &UncachedPlans).expect("a board");
+    let (mut board, mut first) = Board::create(genesis, &PLANS).expect("a board");
     board.admit(Timestamp(0), &mut first, &mut admission::admit_all);
     let metrics = Arc::new(Metrics::new());
     let counting = Counting::new(Arc::clone(&metrics));

@@ -7,6 +7,7 @@ use axum::extract::State;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_lint::source::Source;
 use patchboard_lint::{FINDINGS_MAX, Report, Severity};
+use patchboard_protocols::PLANS;
 use patchboard_runtime::error::RuntimeError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -116,7 +117,8 @@ fn check_input(daemon: &Daemon, to_check: CheckBlueprintRequest) -> ApiResult<Bl
     if let (Some(request), Some(source), Some(blueprint)) = (to_check.request, &source, &report.blueprint) {
         let mut blueprint = blueprint.clone();
         daemon.fit_views(&mut blueprint);
-        let found = patchboard_lint::check_with_request(source, blueprint, request).map_err(RuntimeError::Board)?;
+        let found =
+            patchboard_lint::check_with_request(source, blueprint, request, &PLANS).map_err(RuntimeError::Board)?;
         report.findings.extend(found);
         report.findings.truncate(FINDINGS_MAX);
     }

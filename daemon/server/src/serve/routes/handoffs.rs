@@ -102,7 +102,8 @@ pub(crate) async fn request(
         if !readable.may_read(&PointerBuf::from_tokens(["tasks", &request.task])) {
             return Ok(());
         }
-        handoff::check_request(&request, &find_handoff(document, readable, &request.request_id), &tasks)
+        let there = find_handoff(document, readable, &request.request_id).ok();
+        handoff::check_request(&request, there.as_slice(), &tasks)
     })
     .await
 }
@@ -141,8 +142,7 @@ pub(crate) async fn accept(
     with_handoff_error(&daemon, &board, worker.clone(), proposed, move |document, readable| {
         let capabilities = document.child("agents").and_then(|agents| agents.child(worker.as_str()));
         let capabilities = capabilities.map(Node::to_value).and_then(|there| serde_json::from_value(there).ok());
-        let asked = handoff::find(&find_handoff(document, readable, &handoff), &handoff)?.clone();
-        asked.accept(worker.as_str(), &capabilities.unwrap_or_default()).map(drop)
+        find_handoff(document, readable, &handoff)?.accept(worker.as_str(), &capabilities.unwrap_or_default()).map(drop)
     })
     .await
 }
@@ -185,8 +185,7 @@ pub(crate) async fn reject(
     let worker = WorkerName::from(worker);
     let proposed = propose(&daemon, &caller, &board, MessageAuthor { worker: worker.clone(), lease, key }, patch).await;
     with_handoff_error(&daemon, &board, worker.clone(), proposed, move |document, readable| {
-        let asked = handoff::find(&find_handoff(document, readable, &handoff), &handoff)?.clone();
-        asked.reject(worker.as_str(), &reason).map(drop)
+        find_handoff(document, readable, &handoff)?.reject(worker.as_str(), &reason).map(drop)
     })
     .await
 }
@@ -234,12 +233,11 @@ fn readable_handoffs<'b>(board: &'b Board, worker: &WorkerName) -> Result<Readab
 const NO_HANDOFFS: &str = "the board has no handoffs: a blueprint has them by fragments/handoff.yaml";
 
 /// Returns the handoff with an id, if it exists and is readable.
-fn find_handoff(document: &Node, readable: &Readable<'_>, id: &str) -> Vec<Handoff> {
-    if !readable.may_read(&PointerBuf::from_tokens(["handoffs", id])) {
-        return Vec::new();
-    }
-    let there = document.child("handoffs").and_then(|handoffs| handoffs.child(id)).map(Node::to_value);
-    there.and_then(|there| serde_json::from_value(there).ok()).into_iter().collect()
+fn find_handoff(document: &Node, readable: &Readable<'_>, id: &str) -> Result<Handoff, HandoffError> {
+    let may_read = readable.may_read(&PointerBuf::from_tokens(["handoffs", id]));
+    let there = document.child("handoffs").and_then(|handoffs| handoffs.child(id)).filter(|_| may_read);
+    let there: Option<Handoff> = there.and_then(|there| serde_json::from_value(there.to_value()).ok());
+    handoff::find(there.as_slice(), id).cloned()
 }
 
 /// Returns 404 for a missing handoff, 409 for conflicts with the current state, 422 for invalid requests.
@@ -285,7 +283,7 @@ pub(crate) async fn pending(
         Ok(readable_handoffs(board, &worker).map(|readable| pending_of(board, &worker, &readable)))
     });
     let found = found.await?.map_err(|(status, code, detail)| Problem::new(status, code, detail))?;
-    Ok(SortedJson(HandoffList { handoffs: found.into_iter().map(HandoffInfo::from).collect() }))
+    Ok(SortedJson(HandoffList { handoffs: found }))
 }
 
 /// Perspective of a read.

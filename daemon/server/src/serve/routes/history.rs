@@ -16,6 +16,7 @@ use patchboard_kernel::id::{BoardId, IdempotencyKey, Seq, WorkerName};
 use patchboard_kernel::plan::WorkerPlan;
 use patchboard_kernel::record::{self, Kind, Record, RecordError};
 use patchboard_kernel::view::OutcomeReason;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::recovery;
 use patchboard_runtime::subscription::Subscription;
@@ -370,7 +371,7 @@ impl RecordFollower {
         }
         let board = self.board.clone();
         // A stopping daemon ends the stream anyway.
-        let checked = self.daemon.query(move |reader| Ok(recovery::check_end(&*reader.journal, &board))).await;
+        let checked = self.daemon.query(move |reader| Ok(recovery::check_end(&*reader.journal, &board, &PLANS))).await;
         self.is_checked = true;
         checked.unwrap_or(Ok(()))
     }

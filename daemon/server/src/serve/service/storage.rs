@@ -5,6 +5,7 @@ use std::sync::Arc;
 use patchboard_kernel::id::BoardId;
 use patchboard_kernel::record::Principal;
 use patchboard_kernel::redaction::Request;
+use patchboard_protocols::PLANS;
 use patchboard_runtime::archive::{self, ArchiveError};
 use patchboard_runtime::redaction::redact;
 use patchboard_storage::archives::Archives;
@@ -37,11 +38,11 @@ impl Daemon {
             let now = daemon.clock.now();
             let principal = Some(principal);
             let (beside, shared) = (search_departments(&daemon.data_dir, rows), Arc::clone(&journal));
-            let redacted = redact(shared, id.clone(), request, replacement, principal, now, beside).await;
+            let redacted = redact(shared, id.clone(), request, replacement, (principal, now), PLANS, beside).await;
             let redacted = redacted.map_err(redaction::failure)?;
             let archives = daemon.archives();
             let renewed = daemon.query(move |_| {
-                archive::rewrite(&*journal, &*archives, &id).map_err(|error| redaction::archived(&error))
+                archive::rewrite(&*journal, &*archives, &id, &PLANS).map_err(|error| redaction::archived(&error))
             });
             renewed.await?;
             Ok(redacted)
@@ -56,7 +57,7 @@ impl Daemon {
 
     pub(crate) async fn archive(self: &Arc<Self>, board: &BoardId, by: Option<Principal>) -> ApiResult<String> {
         let (id, now, archives) = (board.clone(), self.clock.now(), self.archives());
-        let take = move |journal: &dyn Journal| archive::archive(journal, &*archives, &id, now);
+        let take = move |journal: &dyn Journal| archive::archive(journal, &*archives, &id, now, &PLANS);
         self.remove_board(board, (Action::BoardArchived, by), take).await
     }
 
@@ -98,7 +99,7 @@ impl Daemon {
             let journal = Arc::clone(&self.reader.journal);
             let intended = AuditedAction { action: Action::BoardRestored, subject: Some(board.as_str()), by: Some(by) };
             let entry = self.tokens.begin(&intended, self.clock.now()).await?;
-            archive::restore(journal, self.archives(), board.clone()).await.map_err(stored::failure)?;
+            archive::restore(journal, self.archives(), board.clone(), PLANS).await.map_err(stored::failure)?;
             self.tokens.finish(entry).await;
             Ok(())
         };

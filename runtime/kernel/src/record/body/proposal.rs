@@ -73,7 +73,7 @@ pub struct Committed {
     /// The original reply, if the patch was derived from it. Either the kernel derived it
     /// ([`crate::ablation::Interface`],
     /// [`crate::bindings::Bindings`]) and replays derive it too, or the agent's seat did
-    /// ([`crate::blueprint::ReplyFormat`]).
+    /// ([`crate::blueprint::Worker::format`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
     /// The reply as the model sent it, if wrapping was removed before it was judged.
@@ -160,7 +160,7 @@ pub struct Rejected {
     /// The reply as it was judged; identical to the original reply unless `written` is set.
     #[serde(skip_serializing)]
     pub reply: String,
-    /// The original reply, if the judged text was derived from it ([`crate::blueprint::ReplyFormat`]).
+    /// The original reply, if the judged text was derived from it ([`crate::blueprint::Worker::format`]).
     #[serde(default, skip_serializing)]
     pub written: Option<String>,
     /// The reply as the model sent it, if wrapping was removed before it was judged.

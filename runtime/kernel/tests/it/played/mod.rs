@@ -11,11 +11,12 @@ use patchboard_kernel::board::{Board, Call, Input, NewBoard, Outcome, Proposal, 
 use patchboard_kernel::call_context::CallContext;
 use patchboard_kernel::id::{BoardId, InvocationId, Timestamp};
 use patchboard_kernel::ledger::Usage;
-use patchboard_kernel::plan::{UncachedPlans, WorkerPlan};
+use patchboard_kernel::plan::WorkerPlan;
 use patchboard_kernel::record::{Body, Kind, Record};
 use patchboard_kernel::rejection::Rejection;
 use patchboard_kernel::replay;
 use patchboard_kernel::view::Prompt;
+use patchboard_protocols::PLANS;
 use serde_json::{Value, json};
 
 /// Board with all its records and open calls.
@@ -59,7 +60,7 @@ impl Played {
                 Timestamp(0),
             )
         };
-        let (mut board, mut step) = Board::create(genesis, &UncachedPlans).expect("a board");
+        let (mut board, mut step) = Board::create(genesis, &PLANS).expect("a board");
         board.admit(Timestamp(0), &mut step, &mut admission::admit_all);
         let mut played =
             Self { board, records: Vec::new(), calls: Vec::new(), now: 0, shown: None, prompts: Vec::new() };
@@ -145,10 +146,10 @@ impl Played {
 
     /// Checks that recovery and replay produce the same board.
     pub(crate) fn holds(&self) {
-        let recovered = Board::recover(&self.records).expect("the journal is enough");
+        let recovered = Board::recover(&self.records, &PLANS).expect("the journal is enough");
         assert_eq!(recovered.state().digest(), self.board.state().digest());
         assert_eq!(recovered.ledger().board(), self.board.ledger().board());
         assert_eq!(recovered.ended(), self.board.ended());
-        replay::replay(&self.records, None).expect("the run follows from its records");
+        replay::replay(&self.records, None, &PLANS).expect("the run follows from its records");
     }
 }

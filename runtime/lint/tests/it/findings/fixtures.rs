@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_lint::Diagnostic;
 use patchboard_lint::source::{FileLoader, Source};
+use patchboard_protocols::PLANS;
 
 /// A blueprint without any finding.
 pub(super) const SOUND: &str = r##"blueprint: 1
@@ -1202,7 +1203,7 @@ impl Fixture {
         match (self.request, report.blueprint) {
             (Some(request), Some(blueprint)) => {
                 let request = serde_json::from_str(request).expect("it is JSON");
-                patchboard_lint::check_with_request(&source, blueprint, request).expect("it makes a board")
+                patchboard_lint::check_with_request(&source, blueprint, request, &PLANS).expect("it makes a board")
             }
             _ => report.findings,
         }

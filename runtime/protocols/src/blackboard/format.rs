@@ -3,7 +3,10 @@
 //! Owns the names of the formats, their examples for prompts, and the occasions that select one. The agent that serves
 //! the worker turns a reply into a patch (`docs/blackboard.md`).
 
-use crate::rejection::code_enum;
+use jsonptr::Pointer;
+use patchboard_kernel::blueprint::Worker;
+use patchboard_kernel::pattern::Pattern;
+use patchboard_kernel::rejection::code_enum;
 
 code_enum! {
     /// The format of a worker's replies.
@@ -41,12 +44,15 @@ pub enum ReplyPurpose {
 impl ReplyPurpose {
     /// Returns the occasion of an event at this place; [`Self::Own`] for any place outside rooms and ballots.
     pub fn for_place(woken_at: Option<&str>) -> Self {
-        let tokens: Vec<&str> = woken_at.unwrap_or_default().split('/').skip(1).take(6).collect();
-        match tokens.as_slice() {
-            ["board", "rooms", _, "agenda", _] => Self::Room,
-            ["ballot", ..] => Self::Ballot,
-            _ => Self::Own,
-        }
+        let place = woken_at.and_then(|place| Pointer::parse(place).ok());
+        let found = place.and_then(|place| Self::by_place().find(|(path, _)| path.matches(place)));
+        found.map_or(Self::Own, |(_, purpose)| purpose)
+    }
+
+    /// Returns the occasions of events at special places.
+    pub(super) fn by_place() -> impl Iterator<Item = (Pattern, Self)> {
+        let places = [("/board/rooms/*/agenda/*", Self::Room), ("/ballot/**", Self::Ballot)];
+        places.into_iter().filter_map(|(path, purpose)| Some((Pattern::parse(path).ok()?, purpose)))
     }
 }
 
@@ -57,6 +63,16 @@ const OUTPUT: &str = "{\"output\": \"...\"}";
 const ANSWER: &str = "{\"reasoning\": \"...\", \"boxed\": \"the final answer alone\"}";
 
 impl ReplyFormat {
+    /// Returns the format of this name. The error is a message that has all names.
+    pub(super) fn from_name(name: &str) -> Result<Self, String> {
+        serde_json::from_value(name.into()).map_err(|error| error.to_string())
+    }
+
+    /// Returns the format of a worker's replies; `None` if they are patches.
+    pub fn of_worker(worker: &Worker) -> Option<Self> {
+        Self::from_name(worker.format.as_deref()?).ok()
+    }
+
     /// Returns an example reply of this format, with dots in place of words.
     pub const fn example(self) -> &'static str {
         match self {
