@@ -187,10 +187,11 @@ impl Scheduler {
     /// invocations that wait for a reservation.
     pub fn next(&self, limits: &Slots<'_>, eligible: &DispatchConditions<'_>) -> Option<NextAttempt> {
         let is_calling_full = self.is_calling_full(limits);
-        let may_call = |open: &&Box<OpenInvocation>| !(is_calling_full && limits.counts(open));
-        let is_due = |open: &&Box<OpenInvocation>| !open.calling && open.question.is_none() && !(eligible.waits)(open);
-        let is_free = |open: &&Box<OpenInvocation>| !needs_admission(open, eligible);
-        let again = self.open.values().filter(is_free).filter(may_call).find(is_due);
+        let is_due = |open: &OpenInvocation| !open.calling && open.question.is_none() && !(eligible.waits)(open);
+        let again = self.open.values().find(|open| {
+            let is_over_limit = is_calling_full && limits.counts(open);
+            !is_over_limit && !needs_admission(open, eligible) && is_due(open)
+        });
         if let Some(open) = again {
             return Some(NextAttempt { queued: open.queued.clone(), attempt: open.attempt.saturating_add(1) });
         }
@@ -341,9 +342,9 @@ impl Scheduler {
     }
 
     /// Empties the queue and the open invocations; returns both.
-    pub(crate) fn clear(&mut self) -> (Vec<Box<OpenInvocation>>, Vec<QueuedInvocation>) {
+    pub(crate) fn clear(&mut self) -> (Vec<OpenInvocation>, Vec<QueuedInvocation>) {
         let queued = self.queue.drain(..).chain(self.delayed.drain(..).map(|delayed| delayed.queued)).collect();
-        (std::mem::take(&mut self.open).into_values().collect(), queued)
+        (std::mem::take(&mut self.open).into_values().map(|open| *open).collect(), queued)
     }
 }
 

@@ -91,7 +91,7 @@ code_enum! {
 }
 
 /// Rejected operation on a handoff.
-pub type HandoffError = crate::Refusal<HandoffCode>;
+pub type HandoffError = crate::ProtocolError<HandoffCode>;
 
 /// Checks a transition. Fails with [`HandoffCode::Terminal`] if `from` is a final state, else
 /// [`HandoffCode::IllegalTransition`].

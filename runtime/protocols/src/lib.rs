@@ -90,17 +90,17 @@ fn is_json_type(content_type: &str) -> bool {
     media_type == "application/json" || media_type.ends_with("+json")
 }
 
-/// Refusal of an operation, with a stable code.
+/// Error of an operation, with a stable code.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-pub struct Refusal<C> {
+pub struct ProtocolError<C> {
     /// Code for programs.
     pub code: C,
     /// Message for people and models.
     pub message: String,
 }
 
-impl<C> Refusal<C> {
+impl<C> ProtocolError<C> {
     fn new(code: C, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }

@@ -111,7 +111,7 @@ code_enum! {
 }
 
 /// Rejected event or setting of a negotiation.
-pub type NegotiationError = crate::Refusal<NegotiationCode>;
+pub type NegotiationError = crate::ProtocolError<NegotiationCode>;
 
 #[cfg(test)]
 mod tests;

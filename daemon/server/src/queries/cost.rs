@@ -130,13 +130,13 @@ impl CostReport {
         let board = reader.board(summary, None)?;
         let (blueprint, ledger) = (board.blueprint(), board.ledger());
         let details = Details::from_records(reader, blueprint, &reader.records(&summary.id)?)?;
-        let of_worker = |(name, account): (&WorkerName, &Box<Account>)| {
+        let of_worker = |name: &WorkerName, account: &Account| {
             let limits = board.worker_call_limits(name);
             let retries = details.retries.get(name).copied().unwrap_or_default();
             let account = AccountInfo::new(account, retries, limits.worker_tokens);
             (name.clone(), WorkerAccountInfo { account, money_limit: limits.worker_money.map(Money) })
         };
-        let workers = ledger.workers().iter().map(of_worker).collect();
+        let workers = ledger.workers().iter().map(|(name, account)| of_worker(name, account)).collect();
         let branches = ledger.branches().iter().map(|(branch, account)| BranchCost {
             rule: branch.rule.clone(),
             worker: branch.worker.clone(),

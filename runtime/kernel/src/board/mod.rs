@@ -245,9 +245,8 @@ impl Board {
 
     /// Returns the earliest expiry of a reservation that an attempt waits for.
     fn waits_until(&self) -> Option<Timestamp> {
-        let waits =
-            |open: &&Box<OpenInvocation>| !open.calling && open.question.is_none() && !open.waits_for_provider();
-        let waiting = self.scheduler.open().values().filter(waits);
+        let waits = |open: &OpenInvocation| !open.calling && open.question.is_none() && !open.waits_for_provider();
+        let waiting = self.scheduler.open().values().filter(|open| waits(open));
         waiting.filter_map(|open| self.reservations.until(&open.awaits, open.queued.invocation)).min()
     }
 

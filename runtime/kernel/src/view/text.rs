@@ -116,6 +116,21 @@ impl Writer<'_> {
         }
     }
 
+    fn value(&mut self, value: &Value) -> Result<(), Full> {
+        match value {
+            Value::Null => self.str("null"),
+            Value::Bool(truth) => self.str(if *truth { "true" } else { "false" }),
+            Value::Number(number) => self.number(number),
+            Value::String(text) => self.string(text),
+            Value::Array(elements) => self.listed(['[', ']'], elements.iter(), Self::value),
+            Value::Object(members) => self.listed(['{', '}'], members.iter(), |writer, (name, member)| {
+                writer.string(name)?;
+                writer.char(':')?;
+                writer.value(member)
+            }),
+        }
+    }
+
     /// Appends the parts of a container between its brackets.
     fn listed<T>(
         &mut self,
@@ -267,10 +282,10 @@ pub(super) fn beginning(text: &str, limit: usize) -> (String, usize) {
     }
 }
 
-/// Returns a value as compact JSON of at most `limit` characters; `None` if it is longer.
+/// Returns a value as compact JSON of at most `limit` characters; `None` if it is longer. Costs no more than the limit.
 pub(super) fn json(value: &Value, limit: usize) -> Option<String> {
     let mut text = String::new();
-    let is_whole = Writer { text: Some(&mut text), left: limit }.node(&Node::from(value)).is_ok();
+    let is_whole = Writer { text: Some(&mut text), left: limit }.value(value).is_ok();
     is_whole.then_some(text)
 }
 

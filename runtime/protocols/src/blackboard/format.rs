@@ -64,13 +64,13 @@ const ANSWER: &str = "{\"reasoning\": \"...\", \"boxed\": \"the final answer alo
 
 impl ReplyFormat {
     /// Returns the format of this name. The error is a message that has all names.
-    pub(super) fn from_name(name: &str) -> Result<Self, String> {
+    pub(super) fn parse(name: &str) -> Result<Self, String> {
         serde_json::from_value(name.into()).map_err(|error| error.to_string())
     }
 
     /// Returns the format of a worker's replies; `None` if they are patches.
     pub fn of_worker(worker: &Worker) -> Option<Self> {
-        Self::from_name(worker.format.as_deref()?).ok()
+        Self::from_name(worker.format.as_deref()?)
     }
 
     /// Returns an example reply of this format, with dots in place of words.

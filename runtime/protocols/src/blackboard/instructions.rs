@@ -7,7 +7,7 @@ use super::{ReplyFormat, ReplyPurpose};
 
 /// Returns all texts about the reply format of this name for a worker; fails for an unknown name.
 pub fn reply_instructions(name: &str, worker: &Worker) -> Result<ReplyInstructions, String> {
-    let format = ReplyFormat::from_name(name)?;
+    let format = ReplyFormat::parse(name)?;
     let reminder = |purpose| reminder(worker, format, purpose);
     Ok(ReplyInstructions {
         instructions: instructions(worker, format),

@@ -70,7 +70,7 @@ pub struct NodeTransition {
 type Result<T, E = TurnError> = std::result::Result<T, E>;
 
 /// Reason that a turn is not possible.
-pub type TurnError = crate::Refusal<WorkflowCode>;
+pub type TurnError = crate::ProtocolError<WorkflowCode>;
 
 /// Computes a turn; `None` if there is nothing to do. Fails with `workflow_no_state` if the document lacks the
 /// workflow's state, or `workflow_too_much_data`. A resumption fails also with `workflow_unknown_node`, and with
