@@ -41,7 +41,7 @@ impl Level {
         match (self.is_daemon, self.quiet, self.verbose) {
             // The command itself reports a board's failure, with a fix; errors of an MCP client are reported to the
             // client.
-            (false, _, 0) => "warn,rmcp=error,patchboard_runtime::actors::board=off",
+            (false, _, 0) => "warn,rmcp=error,patchboard_runtime::restarts=off",
             (true, true, _) => "warn,rmcp=error",
             // `patchboard` is a prefix of all our crates' names.
             (false, _, 1) | (true, _, 0) => "warn,rmcp=error,patchboard=info",

@@ -207,7 +207,7 @@ async fn follow(
                 pausing = true;
                 if under_way > 0 {
                     progress.print(&format!(
-                        "pausing: waiting for {under_way} running calls; interrupt again to give them up"
+                        "pausing, calls running: {under_way}; interrupt again to abandon them"
                     ));
                 }
             }

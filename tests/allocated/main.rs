@@ -116,7 +116,7 @@ fn idle_board(trigger: &Value) -> usize {
 fn an_idle_board_takes_at_most_32_kib() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // With a call to a remote worker, and without any call.
-    for (trigger, kib_max) in [(json!("start"), 32), (json!({"signal": "go"}), 22)] {
+    for (trigger, kib_max) in [(json!("start"), 32), (json!({"signal": "go"}), 20)] {
         let bytes = idle_board(&trigger);
         println!("an idle board triggered by {trigger} takes {bytes} bytes");
         assert!(bytes <= kib_max << 10, "triggered by {trigger}: {bytes} bytes");

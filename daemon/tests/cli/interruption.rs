@@ -105,7 +105,7 @@ fn status(sandbox: &Sandbox) -> String {
 fn an_interrupt_pauses_the_board_once_calls_under_way_have_answered() {
     let mut held = Held::new();
     held.send("-INT");
-    held.hear("pausing: 1 under way");
+    held.hear("pausing, calls running: 1");
     held.let_go();
     let hint = held.hear("go on with: patchboard resume ");
     assert!(hint.contains("--allow-inline"), "{hint}");
@@ -147,7 +147,7 @@ fn a_terminal_that_is_gone_stops_the_run_and_its_programs() {
 fn an_interrupt_does_not_wait_for_the_next_attempt_of_a_call_that_is_refused() {
     let mut held = Held::new();
     held.send("-INT");
-    held.hear("pausing: 1 under way");
+    held.hear("pausing, calls running: 1");
     held.sandbox.write("reply.json", r#"[{"op":"add","path":"/elsewhere","value":1}]"#);
     held.let_go();
     held.hear("go on with: patchboard resume ");

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::conditions::{last_name, offset};
-use super::grants::is_closed;
+use super::schema_keywords::is_closed;
 use super::{Expression, Linter, suggest};
 use patchboard_kernel::blueprint::{EventOp, Rule, Trigger};
 use patchboard_kernel::expr::{CompareOp, Comparison, DecidedComparisons, EXACT_MAX, Lookup, LookupStep, Operand};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::grants::named_values;
+use super::schema_keywords::named_values;
 use super::{Linter, Write};
 use crate::graph;
 use crate::source::child;

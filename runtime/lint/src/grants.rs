@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::keywords::ELSEWHERE;
+use super::schema_keywords::{ELSEWHERE, is_closed, named_values, number, required, types_of};
 use super::{Linter, Write, suggest};
 use crate::source::child;
 use patchboard_kernel::blueprint::GrantOp;
@@ -84,15 +84,6 @@ impl Linter<'_> {
         );
         let help = "Name values that the schema allows.".to_owned();
         Some(("value_never_fits", format!("{}/value{at}", write.pointer), message, help))
-    }
-}
-
-/// Returns the values that a schema names by `const` or `enum`; `None` if it names none.
-pub(super) fn named_values(schema: &Value) -> Option<Vec<&Value>> {
-    match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
-        (Some(value), _) => Some(vec![value]),
-        (None, Some(values)) => Some(values.iter().collect()),
-        (None, None) => None,
     }
 }
 
@@ -193,25 +184,12 @@ fn misfit_in(value: &Value, fragment: &Value, at: &str) -> Option<(String, Strin
     })
 }
 
-pub(super) fn number(schema: &Value, keyword: &str) -> Option<f64> {
-    schema.get(keyword).and_then(Value::as_f64)
-}
-
-pub(super) fn required(schema: &Value) -> impl Iterator<Item = &str> {
-    schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
-}
-
 /// Returns true if a schema rejects every object with this member.
 fn forbids(schema: &Value, name: &str) -> bool {
     match schema.get("properties").and_then(|declared| declared.get(name)) {
         Some(member) => *member == Value::Bool(false),
         None => is_closed(schema),
     }
-}
-
-/// Returns true if a schema allows no members but those that it names.
-pub(super) fn is_closed(schema: &Value) -> bool {
-    schema.get("additionalProperties") == Some(&Value::Bool(false)) && schema.get("patternProperties").is_none()
 }
 
 /// Describes the empty range between lower bounds of one schema and upper bounds of another; `None` if it is not empty.
@@ -234,14 +212,6 @@ fn beyond(low: &Value, high: &Value) -> Option<String> {
     let names = required(low).count();
     let most = number(high, "maxProperties").filter(|most| names as f64 > *most);
     most.map(|most| format!("what has {names} members and maxProperties {most}"))
-}
-
-/// Returns the types that a schema names, if it names any.
-pub(super) fn types_of(schema: &Value) -> Option<Vec<&str>> {
-    match schema.get("type")? {
-        Value::Array(types) => Some(types.iter().filter_map(Value::as_str).collect()),
-        one => Some(vec![one.as_str()?]),
-    }
 }
 
 /// Returns true if all values of type `of` are of type `other`.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::cached_schema::CachedSchema;
-use super::grants::is_closed;
+use super::schema_keywords::is_closed;
 use super::{Expression, Linter, Write};
 use patchboard_kernel::blueprint::GrantOp;
 use patchboard_kernel::expr::Reference;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::grants::{is_closed, named_values, number, required, types_of};
+use super::schema_keywords::{ELSEWHERE, is_closed, named_values, number, required, types_of};
 use super::{Linter, closest_name};
 use crate::source::child;
 
@@ -38,10 +38,6 @@ const BY_NAME: [&str; 6] =
 
 /// Keywords with plain data as values.
 const DATA: [&str; 6] = ["$vocabulary", "const", "default", "dependentRequired", "enum", "examples"];
-
-/// Keywords next to or below which other schemas may declare a name.
-pub(super) const ELSEWHERE: &str =
-    "$ref additionalProperties allOf anyOf dependentSchemas else if oneOf patternProperties then";
 
 impl Linter<'_> {
     /// Warns of keywords that no draft knows, in the schemas of the document, the request, signals and grants.

@@ -46,6 +46,7 @@ mod paths;
 mod reachability;
 mod replies;
 mod retriggers;
+mod schema_keywords;
 mod scripts;
 mod signal_values;
 pub mod source;

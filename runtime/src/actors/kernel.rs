@@ -1,10 +1,9 @@
 //! Owns the board: takes one input at a time, and releases its effects only after its records are durable.
 //!
-//! Snapshots are taken in the background: the job gets a copy of the board and returns the snapshot to record. Boards
-//! take turns at that.
-//!
-//! If an append fails, the board in memory is ahead of the journal and is dropped with the actor; its supervisor
-//! recovers another one from the journal.
+//! If an append fails, the board in memory is ahead of the journal and is dropped with the actor; the root
+//! starts another one, which recovers from the journal.
+
+mod snapshots;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +16,6 @@ use patchboard_kernel::driver::Driver;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::record::{Body, Ended, Epoch, Kind, Principal};
 use ractor::{Actor, ActorRef, SupervisionEvent};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::admission::{self, WaitingCalls};
 use super::breaker::{self, BreakerActor};
@@ -32,9 +30,8 @@ use crate::error::RuntimeError;
 use crate::failpoints::Failpoints;
 use crate::observer;
 use crate::recovery::{self, Recovered};
-use crate::snapshotter::{self, SnapshotTask, Snapshotter, StoredSnapshot};
+use crate::snapshotter::Snapshotter;
 use crate::status::BoardStatus;
-use patchboard_storage::journal::{GarbageCollection, Journal, JournalError};
 
 /// State of the kernel actor. Futures of messages are boxed: the actor's own future would have room for the largest
 /// as long as the board lives.
@@ -86,7 +83,7 @@ impl Actor for KernelActor {
             let (beginning, blueprint) = *start;
             Box::pin(state.begin(beginning, &blueprint)).await?;
         }
-        Ok(())
+        state.start_due_snapshot_task(None).await
     }
 
     /// Fails with the first child that does: all actors of the board restart together.
@@ -131,10 +128,7 @@ impl Actor for KernelActor {
                 }
             }
         }
-        if let Some(due) = state.due_snapshot_task() {
-            Box::pin(state.start_snapshot_task(due, turn)).await?;
-        }
-        Ok(())
+        state.start_due_snapshot_task(turn).await
     }
 }
 
@@ -342,114 +336,7 @@ impl State {
     }
 }
 
-// Snapshots. Errors here neither stop nor block the board, unless the policy requires it.
-impl State {
-    fn due_snapshot_task(&self) -> Option<SnapshotTask> {
-        let running = self.running.as_ref()?;
-        running.snapshotter.due(running.driver.board().ended().is_some())
-    }
-
-    /// Starts a due snapshot task in this board's turn: nothing is copied before.
-    async fn start_snapshot_task(
-        &mut self,
-        due: SnapshotTask,
-        turn: Option<OwnedSemaphorePermit>,
-    ) -> Result<(), RuntimeError> {
-        let Some(running) = &mut self.running else { return Ok(()) };
-        let waits = running.snapshotter.policy().waits;
-        let turn = match turn {
-            Some(turn) => Some(turn),
-            None => running.snapshot_permit(&self.context.snapshot_permits, &self.myself).await,
-        };
-        let Some(turn) = turn else { return Ok(()) };
-        running.snapshotter.task_started(&due);
-        let board = running.driver.board();
-        let (id, epoch) = (board.id().clone(), board.epoch());
-        let context = Arc::clone(&self.context);
-        let myself = self.myself.clone();
-        // A kernel that has ended meanwhile needs no answer.
-        match due {
-            SnapshotTask::CollectGarbage { unusable } => {
-                tokio::spawn(async move {
-                    let swept = run_blocking(&context, turn, move |journal| {
-                        snapshotter::collect_garbage(journal, &id, epoch, &unusable)
-                    });
-                    drop(myself.cast(KernelMessage::GarbageCollected(swept.await)));
-                });
-            }
-            SnapshotTask::Snapshot => {
-                let picture = board.clone();
-                let stop = running.snapshotter.stop();
-                let work = async move {
-                    run_blocking(&context, turn, move |journal| snapshotter::store_snapshot(journal, &picture, &stop))
-                        .await
-                };
-                if waits {
-                    self.on_snapshot_stored(work.await).await?;
-                } else {
-                    tokio::spawn(async move { drop(myself.cast(KernelMessage::SnapshotStored(work.await))) });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn on_snapshot_stored(&mut self, taken: Result<StoredSnapshot, JournalError>) -> Result<(), RuntimeError> {
-        let board = self.channel.board().clone();
-        match taken {
-            Ok(stored) => {
-                let StoredSnapshot { of, digest, new } = stored;
-                let recorded = self.decide(Input::Snapshot { of, digest }).await?.recorded;
-                tracing::debug!(%board, %of, parts = new.count, bytes = new.bytes, recorded, "snapshot stored");
-                if let Some(running) = &mut self.running {
-                    if recorded { running.snapshotter.snapshot_recorded(&stored) } else { running.snapshotter.failed() }
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%board, %error, "no snapshot could be stored; it is tried again later");
-                if let Some(running) = &mut self.running {
-                    running.snapshotter.failed();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn on_garbage_collected(&mut self, swept: Result<GarbageCollection, JournalError>) {
-        let board = self.channel.board();
-        match &swept {
-            Ok(GarbageCollection { kept, removed }) => tracing::debug!(%board, kept, removed, "old snapshots removed"),
-            Err(error) => tracing::warn!(%board, %error, "old snapshots could not be removed; it is tried again later"),
-        }
-        if let Some(running) = &mut self.running {
-            running.snapshotter.garbage_collected(swept.ok());
-        }
-    }
-}
-
 impl ActiveBoard {
-    /// Acquires a turn for snapshots if one is free or the policy waits for it; otherwise it arrives as a message.
-    async fn snapshot_permit(
-        &mut self,
-        turns: &Arc<Semaphore>,
-        myself: &ActorRef<KernelMessage>,
-    ) -> Option<OwnedSemaphorePermit> {
-        let turns = Arc::clone(turns);
-        if self.snapshotter.policy().waits {
-            return turns.acquire_owned().await.ok();
-        }
-        let free = Arc::clone(&turns).try_acquire_owned().ok();
-        if free.is_none() && self.snapshotter.asks_for_turn() {
-            let myself = myself.clone();
-            tokio::spawn(async move {
-                if let Ok(turn) = turns.acquire_owned().await {
-                    drop(myself.cast(KernelMessage::SnapshotPermit(turn)));
-                }
-            });
-        }
-        free
-    }
-
     /// Passes effects on to the scheduler. If it has ended, the kernel fails with it.
     fn dispatch_effects(&self, effects: Effects, mut permits: BTreeMap<CallKey, Permit>) {
         let Effects { calls, cancellations: _, awaiting_admission, wake_at, ended } = effects;
@@ -507,19 +394,4 @@ async fn recover(context: &Arc<Context>, board: &BoardId) -> Result<Recovered, R
     recovered.await.unwrap_or_else(|error| {
         Err(RuntimeError::Crashed { board: board.clone(), reason: format!("recovering the board: {error}") })
     })
-}
-
-/// Runs snapshot work, off the threads that serve boards.
-async fn run_blocking<T: Send + 'static>(
-    context: &Arc<Context>,
-    turn: OwnedSemaphorePermit,
-    work: impl FnOnce(&dyn Journal) -> Result<T, JournalError> + Send + 'static,
-) -> Result<T, JournalError> {
-    let journal = Arc::clone(context.journal.journal());
-    let work = move || {
-        let done = work(&*journal);
-        drop(turn);
-        done
-    };
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(JournalError::Io(error.to_string())))
 }

@@ -95,6 +95,9 @@ pub(crate) struct State {
 /// Longest pause before another journal writer starts, after many have failed.
 const WRITER_PAUSE_MAX: Duration = Duration::from_secs(1);
 
+/// Target of log lines about failed boards. Commands that report the failure themselves filter it.
+const RESTARTS: &str = "patchboard_runtime::restarts";
+
 /// Time for a kernel that is closed to decide the inputs it has received. Then it is killed.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
 
@@ -287,17 +290,17 @@ impl State {
         let pause = match pause {
             Some(pause) => {
                 let pause_ms = pause.as_millis();
-                tracing::warn!(board = %id, reason, pause_ms, "the board's actors failed and are restarted");
+                tracing::warn!(target: RESTARTS, board = %id, reason, pause_ms, "the board's actors failed and are restarted");
                 self.context.observe(|observer| observer.on_restart(RestartScope::Board));
                 pause
             }
             None if is_crash && !board.is_melting => {
-                tracing::error!(board = %id, reason, "the board's actors failed too often; the board ends");
+                tracing::error!(target: RESTARTS, board = %id, reason, "the board's actors failed too often; the board ends");
                 board.is_melting = true;
                 Duration::ZERO
             }
             None => {
-                tracing::error!(board = %id, reason, "the board is given up");
+                tracing::error!(target: RESTARTS, board = %id, reason, "the board is given up");
                 return self.board_gone(board, cause);
             }
         };
