@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// Limits that the measurement must not reach.
 const SETTINGS: &str = "[serve.limits]\nconnections = 10000\nstreams = 10000\nrequests_per_second = 1000000\n\
-                        requests_burst = 1000000\n";
+                        requests_burst = 1000000\nprocessor_percent = 100\n";
 
 /// Maximum time until all boards are resumed.
 const READY: Duration = Duration::from_secs(600);
