@@ -46,13 +46,13 @@ pub(super) fn tried(seed: u64, records: &[Record]) -> Tried {
             true => request.records.push(*seq),
             false => request.places.push(place.clone()),
         }
-        let told = format!("SEED={seed}: {request:?}");
+        let context = format!("SEED={seed}: {request:?}");
         let planned = match redaction::plan(&board, records, &mut |_| None, &request) {
             Ok(planned) => planned,
             Err(error) => {
                 let in_use = error.code == RedactionCode::StillInUse;
-                assert!(in_use || error.code == RedactionCode::NothingToErase, "{told}: {error}");
-                assert!(!(in_use && is_over), "{told}: {error}");
+                assert!(in_use || error.code == RedactionCode::NothingToErase, "{context}: {error}");
+                assert!(!(in_use && is_over), "{context}: {error}");
                 tried.in_use += u64::from(in_use);
                 continue;
             }
@@ -63,16 +63,16 @@ pub(super) fn tried(seed: u64, records: &[Record]) -> Tried {
         let mut anew: BTreeMap<Seq, Record> = records.iter().map(|record| (record.seq, record.clone())).collect();
         anew.extend(planned.records.into_iter().chain(step.records).map(|record| (record.seq, record)));
         let anew: Vec<Record> = anew.into_values().collect();
-        gone(&anew, text, &told);
-        let recovered = sound(&anew, &told);
+        gone(&anew, text, &context);
+        let recovered = sound(&anew, &context);
         if is_over {
             tried.over += 1;
             continue;
         }
         tried.going += 1;
-        assert_eq!(recovered.state().digest(), board.state().digest(), "{told}");
-        assert_eq!(recovered.ledger().board(), board.ledger().board(), "{told}");
-        assert_eq!(went_on(recovered), went_on(going), "{told}: it goes on otherwise");
+        assert_eq!(recovered.state().digest(), board.state().digest(), "{context}");
+        assert_eq!(recovered.ledger().board(), board.ledger().board(), "{context}");
+        assert_eq!(went_on(recovered), went_on(going), "{context}: it goes on otherwise");
     }
     tried
 }
@@ -104,7 +104,7 @@ fn each_text(value: &Value, texts: &mut Vec<String>) {
 }
 
 /// Checks that no record contains the text, unless it is too short to search for or is part of the blueprint.
-fn gone(records: &[Record], text: &str, told: &str) {
+fn gone(records: &[Record], text: &str, context: &str) {
     let blueprint = records[0].values().expect("readable")["blueprint"].to_string();
     if text.chars().count() < 4 || is_placeholder(text) || blueprint.contains(text) {
         return;
@@ -112,39 +112,39 @@ fn gone(records: &[Record], text: &str, told: &str) {
     let is_erased = records.iter().any(|record| record.is_redacted());
     let holding = records.iter().find(|record| record.payload.contains(text));
     // A redaction by `/-` cannot find the element under its index.
-    if is_erased && !told.contains("/-") {
-        assert!(holding.is_none(), "{told}: {text:?} is in {holding:?}");
+    if is_erased && !context.contains("/-") {
+        assert!(holding.is_none(), "{context}: {text:?} is in {holding:?}");
     }
 }
 
 /// Checks the chain, the commitments to replaced values, and the replay. Returns the recovered board.
-fn sound(records: &[Record], told: &str) -> Board {
-    let Ok(Body::Created(created)) = records[0].body() else { panic!("{told}: no beginning") };
+fn sound(records: &[Record], context: &str) -> Board {
+    let Ok(Body::Created(created)) = records[0].body() else { panic!("{context}: no beginning") };
     let hasher = Hasher::new(&created.salt);
     let mut previous = GENESIS;
     let mut owed: BTreeMap<Seq, Vec<(Seq, Digest)>> = BTreeMap::new();
     for record in records {
-        record.check_chain(previous).unwrap_or_else(|error| panic!("{told}: {}: {error}", record.seq));
-        record.check_values(&hasher).unwrap_or_else(|error| panic!("{told}: {}: {error}", record.seq));
+        record.check_chain(previous).unwrap_or_else(|error| panic!("{context}: {}: {error}", record.seq));
+        record.check_values(&hasher).unwrap_or_else(|error| panic!("{context}: {}: {error}", record.seq));
         previous = record.hash;
         if let Some((by, commitment)) = record.replacement(&hasher).expect("readable") {
             owed.entry(by).or_default().push((record.seq, commitment));
         }
         if let Ok(Body::Redacted(redacted)) = record.body() {
             let owed = owed.remove(&record.seq).unwrap_or_default();
-            assert_eq!(owed, redacted.records, "{told}");
+            assert_eq!(owed, redacted.records, "{context}");
         }
     }
-    assert!(owed.is_empty(), "{told}: {owed:?}");
+    assert!(owed.is_empty(), "{context}: {owed:?}");
     if let Err(difference) = replay::replay(records, None, &PLANS) {
-        panic!("{told}: {difference}");
+        panic!("{context}: {difference}");
     }
-    Board::recover(records, &PLANS).unwrap_or_else(|error| panic!("{told}: {error}"))
+    Board::recover(records, &PLANS).unwrap_or_else(|error| panic!("{context}: {error}"))
 }
 
 /// Continues the board. Returns the kinds of the next records and the workers they name.
 fn went_on(mut board: Board) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut context = Vec::new();
     let at = |ms: i64| Timestamp(1 << 40).plus_ms(ms.unsigned_abs());
     let epoch = board.epoch() + 1;
     let inputs = [
@@ -158,8 +158,8 @@ fn went_on(mut board: Board) -> Vec<String> {
     for (input, ms) in inputs.into_iter().zip(0..) {
         for record in board.step(at(ms * 1_000_000), input).records {
             let header: Value = serde_json::from_str(&record.header).expect("JSON");
-            told.push(format!("{} {} {} {}", record.seq, record.kind, header["worker"], header["invocation"]));
+            context.push(format!("{} {} {} {}", record.seq, record.kind, header["worker"], header["invocation"]));
         }
     }
-    told
+    context
 }

@@ -1,7 +1,7 @@
 //! Messages of all actors but the root, with sender, receiver and answer.
 //!
-//! A message has no answer unless it holds a channel for one. A receiver that has ended drops its messages: its
-//! supervisor restarts the actors of the board from the journal.
+//! A message has no answer unless it holds a channel for one. A receiver that has ended drops its messages: the
+//! root restarts the actors of the board from the journal.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -136,13 +136,12 @@ impl Actor for Root {
         state: &mut State,
     ) -> ActorResult {
         // A child that ended without a reason was stopped on purpose, as the writer at a shutdown.
-        let (child, error) = match event {
+        let (child, mut error) = match event {
             SupervisionEvent::ActorTerminated(child, _, reason) => (child, reason.map(ActorProcessingErr::from)),
             SupervisionEvent::ActorFailed(child, error) => (child, Some(error)),
             _ => return Ok(()),
         };
         // The end of a child must be handled: after a panic it is tried once more.
-        let mut error = Some(error);
         let mut ended = Err(String::new());
         for _ in 0..2 {
             ended = guarded(async { state.child_ended(&myself, child.get_id(), &mut error) }).await;
@@ -247,14 +246,9 @@ impl State {
     }
 
     /// Handles the end of a child. Takes the error, which is `None` if the child was stopped on purpose.
-    fn child_ended(
-        &mut self,
-        myself: &ActorRef<RootMessage>,
-        child: ActorId,
-        error: &mut Option<Option<ActorProcessingErr>>,
-    ) {
+    fn child_ended(&mut self, myself: &ActorRef<RootMessage>, child: ActorId, error: &mut Option<ActorProcessingErr>) {
         self.context.options.failpoints.hit("root", "child_ended");
-        let error = error.take().flatten();
+        let error = error.take();
         if let Some(board) = self.running.remove(&child) {
             return self.kernel_ended(myself, board, error);
         }

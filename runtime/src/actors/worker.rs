@@ -106,7 +106,7 @@ impl State {
                 Input::AgentFailed { invocation, attempt, code, message, usage }
             }
         };
-        // If the kernel has ended, the supervisor restarts all children.
+        // If the kernel has ended, the root restarts the actors of the board.
         drop(self.kernel.cast(KernelMessage::Decide { input: Box::new(input), principal: None, caller: None }));
     }
 }

@@ -100,7 +100,7 @@ impl Board {
         let (feedback, shown): (Vec<Seq>, Vec<Value>) = feedback.into_iter().unzip();
         let trigger_place = self.readable_place(&queued.trigger, &readable).map(str::to_owned);
         let trigger = self.view_trigger(queued, &seat, &readable);
-        let told = Self::agent_trigger(queued, &trigger, &readable);
+        let for_agent = Self::agent_trigger(queued, &trigger, &readable);
         let Expansion { newest, places, .. } = &queued.expansion;
         let expansion = Expansion { is_unspent: false, ..queued.expansion.clone() };
         let (left, after) = (expansion.left(), Expansion { is_unspent: true, ..expansion });
@@ -140,7 +140,7 @@ impl Board {
         let prompt = Prompt::new(&view);
         let expansions_left = if view.finds_room { left } else { after.left() };
         let worker_plan = seat;
-        CompiledCall { view, prompt, budget, feedback, trigger_place, worker_plan, trigger: told, expansions_left }
+        CompiledCall { view, prompt, budget, feedback, trigger_place, worker_plan, trigger: for_agent, expansions_left }
     }
 
     /// Builds a dry-run call of a worker. With an invocation, it is as it was queued; without one, it uses a preview
@@ -227,14 +227,14 @@ impl Board {
     /// Returns the trigger that an agent gets in addition to its view. Adds the event's version, and its place if the
     /// worker may read a part of it.
     fn agent_trigger(queued: &QueuedInvocation, shown: &Value, readable: &Readable<'_>) -> Value {
-        let mut told = shown.clone();
+        let mut trigger = shown.clone();
         if let Trigger::Event { path, version, .. } = &queued.trigger {
-            told["version"] = version.0.into();
+            trigger["version"] = version.0.into();
             if PointerBuf::parse(path.as_str()).is_ok_and(|place| readable.may_ask_for(&place)) {
-                told["path"] = path.as_str().into();
+                trigger["path"] = path.as_str().into();
             }
         }
-        told
+        trigger
     }
 
     pub(super) fn preview_trigger(seat: &WorkerPlan) -> Value {
