@@ -11,6 +11,7 @@ use patchboard_kernel::board::{Blob, Board, BoardError, NewBoard};
 use patchboard_kernel::digest::{Hasher, Salt};
 use patchboard_kernel::driver::Batch;
 use patchboard_kernel::id::{BoardId, InvocationId, Seq};
+use patchboard_kernel::json;
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::plan::UncachedPlans;
 use patchboard_kernel::record::{Architect, Body, Principal};
@@ -67,6 +68,11 @@ impl WeakRuntime {
 impl Runtime {
     /// Starts the actors shared by all boards. `plans` compiles their blueprints.
     pub async fn start(journal: Arc<dyn Journal>, options: Options, plans: UncachedPlans) -> Result<Self> {
+        if !json::is_lossless() {
+            tracing::warn!(
+                "serde_json has the feature raw_value or arbitrary_precision: a record can become unreadable"
+            );
+        }
         let writer: WriterSlot = Arc::new(ArcSwapOption::empty());
         let wake = {
             let writer = Arc::clone(&writer);

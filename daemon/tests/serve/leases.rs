@@ -215,3 +215,36 @@ async fn a_worker_with_a_form_of_its_own_answers_in_it() {
     assert_eq!(kept, ["{\"output\":\"It is 7.\"}", "I am waiting for more information."], "{records}");
     assert_eq!(records["records"][1]["pass"], "I am waiting for more information.");
 }
+
+/// Names that `serde_json` reads as its own if a feature of it is on.
+const RESERVED_NAMES: [&str; 2] = ["$serde_json::private::RawValue", "$serde_json::private::Number"];
+
+#[tokio::test]
+async fn values_with_names_that_a_library_reserves_are_kept_as_they_are() {
+    let mut daemon = Daemon::new();
+    let source = "\
+blueprint: 2
+name: open
+state: {schema: {type: object}, initial: {}}
+workers: {walker: {agent: remote, role: Add values., writes: [{path: /*, ops: [add]}]}}
+rules: [{name: begin, trigger: start, run: walker}]
+";
+    let made = daemon.post("/v1/boards", &json!({ "source": source })).await.expect_status(201);
+    let board = made["board"].as_str().expect("an id").to_owned();
+    let names = RESERVED_NAMES.map(|name| json!([{ name: "[1]" }, { name: 7 }, { name: "1", "z": 2 }]));
+    let patch = json!([
+        {"op": "add", "path": "/a", "value": names[0]},
+        {"op": "add", "path": "/b", "value": names[1]},
+        {"op": "add", "path": "/$serde_json::private::RawValue", "value": "[1]"},
+    ]);
+    lease(&daemon, &board, 60).await;
+    let path = format!("/v1/boards/{board}/leases/1:1/answer");
+    daemon.post(&path, &json!({"worker": "walker", "patch": patch})).await.expect_status(200);
+    let kept = json!({"a": names[0], "b": names[1], RESERVED_NAMES[0]: "[1]"});
+    for _ in 0..2 {
+        let state = daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200);
+        assert_eq!(state["state"], kept);
+        daemon.kill();
+        daemon.start();
+    }
+}

@@ -43,6 +43,16 @@ pub struct JsonError {
     pub message: String,
 }
 
+/// Returns true if `serde_json` keeps every value. With its features `raw_value` and `arbitrary_precision`, which any
+/// crate of the program may enable, it reads an object with a reserved member name as another value, or not at all.
+pub fn is_lossless() -> bool {
+    let reserved = ["$serde_json::private::RawValue", "$serde_json::private::Number"];
+    reserved.into_iter().all(|name| {
+        let text = serde_json::json!({ name: "1" }).to_string();
+        serde_json::from_str::<Value>(&text).is_ok_and(|value| value.is_object())
+    })
+}
+
 /// Reads one strict JSON document (RFC 8259, no duplicate keys, SPEC section 2 numbers).
 ///
 /// Of several errors the first in the text is reported, except that the size is checked before anything is read. The

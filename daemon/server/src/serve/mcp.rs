@@ -35,6 +35,7 @@ use serde_json::{Map, Value};
 
 pub use self::protocol_errors::is_id;
 use self::worker_server::{NAME_MAX, WorkerServer};
+use super::json::Json;
 use super::problem::{ApiResult, Code, Problem};
 use super::routes::history::{HEARTBEAT, RecordFollower};
 use crate::text::short;
@@ -69,7 +70,7 @@ pub async fn answer<S: ServerHandler + Clone>(server: S, headers: &HeaderMap, me
         return problem.into_response();
     }
     if let Some(error) = protocol_errors::wrong_params(message) {
-        return axum::Json(error).into_response();
+        return Json(error).into_response();
     }
     let mut request = Request::new(Body::from(message.to_string()));
     *request.method_mut() = Method::POST;

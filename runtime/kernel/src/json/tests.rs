@@ -238,3 +238,8 @@ fn any_value() -> impl Strategy<Value = Value> {
         ]
     })
 }
+
+#[test]
+fn no_crate_of_the_workspace_enables_a_feature_that_changes_values() {
+    assert!(is_lossless());
+}

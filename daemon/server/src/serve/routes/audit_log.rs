@@ -9,9 +9,9 @@ use utoipa::{IntoParams, ToSchema};
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
 use crate::serve::http::{StrictQuery, page_size};
+use crate::serve::json::SortedJson;
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
-use crate::serve::sorted_json::SortedJson;
 use crate::serve::tokens::AuditEntry;
 
 /// Selection of entries.

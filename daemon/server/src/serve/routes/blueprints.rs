@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_lint::source::Source;
@@ -15,6 +14,7 @@ use utoipa::ToSchema;
 
 use crate::diagnostics::{self, FindingInfo};
 use crate::serve::http::{StrictJson, request_body};
+use crate::serve::json::Json;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
@@ -28,6 +27,7 @@ use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
 use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, StrictQuery, page_size, request_body};
 use crate::serve::idempotency_status::IdempotencyStatus;
+use crate::serve::json::Json;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
 

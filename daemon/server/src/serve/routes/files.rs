@@ -13,8 +13,8 @@ use super::leases::attempt_of;
 use crate::serve::access::Permission;
 use crate::serve::files;
 use crate::serve::http::{IdempotencyHeader, OnPart, StrictJson, request_body};
+use crate::serve::json::SortedJson;
 use crate::serve::problem::ApiResult;
-use crate::serve::sorted_json::SortedJson;
 
 /// File command.
 #[derive(Deserialize, ToSchema)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -24,9 +23,9 @@ use crate::queries::handoffs::{HandoffContext, HandoffInfo, HandoffList};
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
 use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictPath, StrictQuery, request_body};
+use crate::serve::json::{Json, SortedJson};
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::sorted_json::SortedJson;
 
 /// Handoff request. Unknown members are ignored.
 #[derive(Deserialize, ToSchema)]

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::http::header::{ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -36,10 +35,10 @@ use crate::queries::why::{ProvenanceReport, explain};
 use crate::reader::storage;
 use crate::serve::access::{Permission, Scope};
 use crate::serve::http::{OnBoard, OnPart, StrictQuery, bind_key, page_size};
+use crate::serve::json::{Json, SortedJson};
 use crate::serve::limits::CallerShare;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::sorted_json::SortedJson;
 
 /// Records per read.
 const READ_AT_ONCE: usize = 100;

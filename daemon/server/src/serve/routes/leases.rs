@@ -26,10 +26,10 @@ use crate::queries::leases::{FailureReport, LeaseList, LeaseRenewal, LeasedCall,
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
 use crate::serve::http::{IdempotencyHeader, OnBoard, OnPart, StrictJson, request_body};
+use crate::serve::json::SortedJson;
 use crate::serve::long_poll::WAIT_MAX;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::sorted_json::SortedJson;
 
 /// Default duration of a lease, in seconds.
 const SECONDS: u64 = 60;

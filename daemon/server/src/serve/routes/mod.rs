@@ -13,9 +13,9 @@ use utoipa::{Modify, OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::json::SortedJson;
 use super::problem::Problem;
 use super::service::Daemon;
-use super::sorted_json::SortedJson;
 
 pub(crate) mod agui;
 pub(crate) mod artifacts;

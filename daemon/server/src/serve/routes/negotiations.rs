@@ -10,9 +10,9 @@ use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{MessageAuthor, check_readable, propose};
 use crate::queries::negotiation::NegotiationStatus;
 use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, StrictQuery, request_body};
+use crate::serve::json::SortedJson;
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
-use crate::serve::sorted_json::SortedJson;
 
 /// Event of a negotiation.
 #[derive(Deserialize, ToSchema)]

@@ -21,9 +21,9 @@ use crate::reader::storage;
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
 use crate::serve::http::{IdempotencyHeader, OnPart, StrictJson, request_body};
+use crate::serve::json::SortedJson;
 use crate::serve::problem::{ApiResult, Code, Problem, no_such_board};
 use crate::serve::service::Daemon;
-use crate::serve::sorted_json::SortedJson;
 
 /// Open questions to people.
 #[derive(Serialize, ToSchema)]

@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 
 use super::boards::replayed;
 use crate::serve::idempotency_status::IdempotencyStatus;
+use crate::serve::json::SortedJson;
 use crate::serve::problem::{ApiResult, Problem, rejection_status};
-use crate::serve::sorted_json::SortedJson;
 
 /// Outcome of a proposal, a reply or an answer.
 #[derive(Serialize, ToSchema)]

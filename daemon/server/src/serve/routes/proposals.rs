@@ -18,9 +18,9 @@ use crate::queries::parts::HeadInfo;
 use crate::queries::signals::{SignalReport, SignalTargets};
 use crate::serve::caller::Caller;
 use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, request_body};
+use crate::serve::json::SortedJson;
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
-use crate::serve::sorted_json::SortedJson;
 
 /// Unsolicited patch.
 #[derive(Deserialize, ToSchema)]

@@ -13,9 +13,9 @@ use super::proposal_outcome::ProposalOutcome;
 use super::protocols::{self, MessageAuthor};
 use crate::queries::rooms::{DecisionError, DecisionInfo, DecisionStatus, READ, decision_status};
 use crate::serve::http::{IdempotencyHeader, OnBoard, OnPart, StrictJson, StrictQuery, request_body};
+use crate::serve::json::SortedJson;
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
-use crate::serve::sorted_json::SortedJson;
 
 /// Wait options.
 #[derive(Deserialize, IntoParams)]

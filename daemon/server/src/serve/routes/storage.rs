@@ -17,9 +17,9 @@ use crate::reader::storage;
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
 use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, request_body};
+use crate::serve::json::SortedJson;
 use crate::serve::problem::ApiResult;
 use crate::serve::service::Daemon;
-use crate::serve::sorted_json::SortedJson;
 
 /// Values to redact.
 #[derive(Deserialize, ToSchema)]

@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 use crate::serve::access::{Permission, Scope};
 use crate::serve::caller::Caller;
 use crate::serve::http::{IdempotencyHeader, StrictJson, StrictPath, StrictQuery, request_body};
+use crate::serve::json::SortedJson;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::sorted_json::SortedJson;
 use crate::serve::tokens::{self, ApiToken, TokenCreation};
 
 /// Token to create.

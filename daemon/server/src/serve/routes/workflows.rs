@@ -21,10 +21,10 @@ use crate::queries::signals::SignalReport;
 use crate::queries::workflow::{WorkflowReport, WorkflowStatus};
 use crate::reader::Reader;
 use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, StrictQuery, request_body};
+use crate::serve::json::SortedJson;
 use crate::serve::long_poll;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::service::Daemon;
-use crate::serve::sorted_json::SortedJson;
 
 /// Workflow: `nodes`, by their ids.
 #[derive(Deserialize, ToSchema)]

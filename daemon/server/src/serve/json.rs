@@ -1,10 +1,25 @@
-//! JSON answers with sorted members.
+//! JSON answers.
 
-use axum::Json;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::problem::{Code, Problem};
+
+/// JSON answer. Objects have their members in the order of their types.
+///
+/// axum's `Json` would enable a feature of `serde_json` (`raw_value`) that changes values with a member of a reserved
+/// name: a board could not be recovered as it was.
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
+            Err(error) => unwritable(&error),
+        }
+    }
+}
 
 /// JSON answer. Objects have their members in the order of the names, at any depth.
 pub(crate) struct SortedJson<T>(pub(crate) T);
@@ -13,9 +28,13 @@ impl<T: Serialize> IntoResponse for SortedJson<T> {
     fn into_response(self) -> Response {
         match serde_json::to_value(&self.0) {
             Ok(value) => Json(value).into_response(),
-            Err(error) => Problem::from_code(Code::Internal, format!("the answer: {error}")).into_response(),
+            Err(error) => unwritable(&error),
         }
     }
+}
+
+fn unwritable(error: &serde_json::Error) -> Response {
+    Problem::from_code(Code::Internal, format!("the answer: {error}")).into_response()
 }
 
 #[cfg(test)]
