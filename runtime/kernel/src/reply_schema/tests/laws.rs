@@ -193,9 +193,9 @@ fn scenes() -> impl Strategy<Value = (Value, Value, u32)> {
     (documents(), workers(), select(vec![20_000, 20_000, 900, 600]))
 }
 
-fn run<S: Strategy>(cases: u32, situations: S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+fn run<S: Strategy>(cases: u32, situations: &S, law: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..Default::default() });
-    runner.run(&situations, law).unwrap_or_else(|failure| panic!("{failure}"));
+    runner.run(situations, law).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 /// Judges a reply to the shown view with the pipeline.
@@ -292,7 +292,7 @@ fn what_a_form_lets_through_is_granted_and_is_there() {
         let replies = samples(&form.schema["properties"]["patch"]["items"]);
         (Just((document, worker, budget)), Just(form), prop::collection::vec(replies, 12))
     });
-    run(100, situations, |((document, worker, budget), form, operations)| {
+    let law = |((document, worker, budget), form, operations): ((Value, Value, u32), ReplySchema, Vec<Value>)| {
         let scene = Scene::new(&schema(), &document, &worker, budget);
         let validator = Schema::compile(&form.schema, false).expect("a form is a schema");
         for operation in operations {
@@ -338,9 +338,16 @@ fn what_a_form_lets_through_is_granted_and_is_there() {
             }
         }
         Ok(())
-    });
-    // `test` changes nothing, so it never results in more than a no-op.
-    assert!(applied.get()[..5].iter().all(|&count| count >= 3), "{:?}", applied.get());
+    };
+    // `test` changes nothing, so it never results in more than a no-op. Moves are rare: some hundred cases have few.
+    let is_covered = || applied.get()[..5].iter().all(|&count| count >= 3);
+    for _ in 0..20 {
+        run(100, &situations, &law);
+        if is_covered() {
+            break;
+        }
+    }
+    assert!(is_covered(), "{:?}", applied.get());
 }
 
 /// Returns places of a document, and some that do not exist.
@@ -407,7 +414,7 @@ fn what_is_accepted_can_be_expressed() {
             });
         (Just((document, worker, budget)), prop::collection::vec(operation, 60))
     });
-    run(150, situations, |((document, worker, budget), operations)| {
+    run(150, &situations, |((document, worker, budget), operations)| {
         let scene = Scene::new(&schema(), &document, &worker, budget);
         let form = scene.form();
         let validator = Schema::compile(&form.schema, false).expect("a form is a schema");
@@ -442,7 +449,7 @@ fn what_is_accepted_can_be_expressed() {
 
 #[test]
 fn forms_are_short_and_the_same_for_the_same_inputs() {
-    run(100, scenes(), |(document, worker, budget)| {
+    run(100, &scenes(), |(document, worker, budget)| {
         let [one, other] = [0, 1].map(|_| Scene::new(&schema(), &document, &worker, budget).form().schema.to_string());
         prop_assert!(one.chars().count() <= CHARS_MAX);
         prop_assert_eq!(one, other);
@@ -457,7 +464,7 @@ fn a_form_tells_nothing_of_what_may_not_be_read() {
         let place = select(places(&document));
         (Just((document, worker, budget)), prop::collection::vec((place, prop::option::of(values())), 20))
     });
-    run(150, situations, |((document, worker, budget), changes)| {
+    run(150, &situations, |((document, worker, budget), changes)| {
         let scene = Scene::new(&schema(), &document, &worker, budget);
         let form = scene.form();
         for (place, value) in changes {
