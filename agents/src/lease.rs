@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
 use patchboard_runtime::agent::{Call, CallResult, Failure};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 /// Bounds of a lease's duration, in seconds.
@@ -32,7 +32,8 @@ type Place = (BoardId, WorkerName);
 
 #[derive(Debug, Default)]
 struct WorkerCalls {
-    calls: BTreeMap<InvocationId, PendingCall>,
+    /// Calls by invocation; few, as the worker's concurrency limit bounds them.
+    calls: Vec<PendingCall>,
     /// Notifies one waiting process of a new call.
     new_call: Arc<Notify>,
 }
@@ -42,7 +43,14 @@ struct PendingCall {
     call: Arc<Call>,
     /// Deadline of the attempt, at which the kernel times it out.
     deadline: Instant,
-    state: watch::Sender<LeaseState>,
+    state: Arc<CallState>,
+}
+
+/// State of a call, shared with the task that waits for its end.
+#[derive(Debug)]
+struct CallState {
+    state: Mutex<LeaseState>,
+    changed: Notify,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,9 +92,9 @@ pub struct OpenCall {
 impl Leases {
     /// Keeps a call until it is closed or its lease expires.
     pub(crate) async fn call(&self, call: &Call) -> CallResult {
-        let (_keep, mut standing) = self.keep(call);
+        let (_keep, state) = self.keep(call);
         loop {
-            let now = standing.borrow_and_update().clone();
+            let now = state.get();
             let expiry = async {
                 match now {
                     LeaseState::Waiting => pending().await,
@@ -96,24 +104,22 @@ impl Leases {
             };
             tokio::select! {
                 () = expiry => break,
-                changed = standing.changed() => if changed.is_err() { break },
+                () = state.changed.notified() => {}
             }
         }
         // No caller waits for the answer of a closed call.
         Err(Failure::new(FailureCode::LeaseExpired, "the process that leased the call has not renewed the lease"))
     }
 
-    fn keep(&self, call: &Call) -> (CallGuard<'_>, watch::Receiver<LeaseState>) {
-        let (sender, standing) = watch::channel(LeaseState::Waiting);
+    fn keep(&self, call: &Call) -> (CallGuard<'_>, Arc<CallState>) {
+        let state = Arc::new(CallState { state: Mutex::new(LeaseState::Waiting), changed: Notify::new() });
         let place = (call.board.clone(), call.worker.clone());
-        let kept = PendingCall { call: Arc::new(call.clone()), deadline: Instant::now() + call.timeout, state: sender };
+        let deadline = Instant::now() + call.timeout;
+        let kept = PendingCall { call: Arc::new(call.clone()), deadline, state: Arc::clone(&state) };
         let mut seats = self.workers.lock();
-        let worker_calls = seats.entry(place.clone()).or_default();
-        // Replaces an earlier attempt, which is over.
-        worker_calls.calls.insert(call.invocation, kept);
-        worker_calls.new_call.notify_one();
+        seats.entry(place.clone()).or_default().add(kept);
         drop(seats);
-        (CallGuard { leases: self, place, invocation: call.invocation, attempt: call.attempt }, standing)
+        (CallGuard { leases: self, place, invocation: call.invocation, attempt: call.attempt }, state)
     }
 
     /// Leases the oldest waiting call of a seat, or waits for one until `patience` has passed. A request with the key
@@ -144,7 +150,7 @@ impl Leases {
         let seats = self.workers.lock();
         let calls = &seats.get(place)?.calls;
         taker.key.as_ref().and_then(|key| find_leased(calls, key)).or_else(|| {
-            let waiting = calls.values().find(|kept| *kept.state.borrow() == LeaseState::Waiting)?;
+            let waiting = calls.iter().find(|kept| kept.state.get() == LeaseState::Waiting)?;
             Some(waiting.lease_for(lasts, taker.clone()))
         })
     }
@@ -165,10 +171,9 @@ impl Leases {
         token: Option<i64>,
     ) -> Option<Lease> {
         let seats = self.workers.lock();
-        let kept = seats.get(&(board.clone(), worker.clone()))?.calls.get(&invocation)?;
-        let standing = kept.state.borrow().clone();
-        match standing {
-            LeaseState::Leased { until, taker } if kept.call.attempt == attempt && until > Instant::now() => {
+        let kept = seats.get(&(board.clone(), worker.clone()))?.find(invocation, attempt)?;
+        match kept.state.get() {
+            LeaseState::Leased { until, taker } if until > Instant::now() => {
                 Some(kept.lease_for(lasts, LeaseHolder { api_token: token, ..taker }))
             }
             _ => None,
@@ -178,24 +183,23 @@ impl Leases {
     /// Closes a call that the kernel has decided about.
     pub fn close(&self, board: &BoardId, worker: &WorkerName, invocation: InvocationId, attempt: u32) {
         let seats = self.workers.lock();
-        let kept =
-            seats.get(&(board.clone(), worker.clone())).and_then(|worker_calls| worker_calls.calls.get(&invocation));
-        if let Some(kept) = kept.filter(|kept| kept.call.attempt == attempt) {
-            kept.state.send_replace(LeaseState::Closed);
+        let worker_calls = seats.get(&(board.clone(), worker.clone()));
+        if let Some(kept) = worker_calls.and_then(|worker_calls| worker_calls.find(invocation, attempt)) {
+            kept.state.set(LeaseState::Closed);
         }
     }
 
     /// Returns the numbers of the tokens that hold leases.
     pub fn holder_tokens(&self) -> BTreeSet<i64> {
         let seats = self.workers.lock();
-        let calls = seats.values().flat_map(|worker_calls| worker_calls.calls.values());
+        let calls = seats.values().flat_map(|worker_calls| &worker_calls.calls);
         calls.filter_map(|kept| kept.taker()?.api_token).collect()
     }
 
     /// Expires the leases of a token now: its holder can no longer answer, and other processes need not wait.
     pub fn expire_for_token(&self, token: i64) {
         let seats = self.workers.lock();
-        let calls = seats.values().flat_map(|worker_calls| worker_calls.calls.values());
+        let calls = seats.values().flat_map(|worker_calls| &worker_calls.calls);
         for (kept, taker) in calls.filter_map(|kept| Some((kept, kept.taker()?))) {
             if taker.api_token == Some(token) {
                 kept.lease_for(Duration::ZERO, taker);
@@ -208,8 +212,8 @@ impl Leases {
         let seats = self.workers.lock();
         let now = Instant::now();
         let seats = seats.iter().filter(|((of, _), _)| of == board);
-        let calls = seats.flat_map(|(_, worker_calls)| worker_calls.calls.values()).filter_map(|kept| {
-            let lasts = match &*kept.state.borrow() {
+        let calls = seats.flat_map(|(_, worker_calls)| &worker_calls.calls).filter_map(|kept| {
+            let lasts = match kept.state.get() {
                 LeaseState::Waiting => None,
                 LeaseState::Leased { until, .. } => Some(until.saturating_duration_since(now)),
                 LeaseState::Closed => return None,
@@ -234,26 +238,59 @@ impl Leases {
     }
 }
 
-fn find_leased(calls: &BTreeMap<InvocationId, PendingCall>, key: &str) -> Option<Lease> {
-    calls.values().find_map(|kept| match &*kept.state.borrow() {
-        LeaseState::Leased { until, taker } if taker.key.as_deref() == Some(key) && *until > Instant::now() => {
-            Some(kept.lease(*until))
+impl WorkerCalls {
+    /// Adds a call, and notifies a waiting process. The call replaces an earlier attempt, which is over.
+    fn add(&mut self, kept: PendingCall) {
+        match self.calls.binary_search_by_key(&kept.call.invocation, |kept| kept.call.invocation) {
+            Ok(at) => std::mem::replace(&mut self.calls[at], kept).state.set(LeaseState::Closed),
+            Err(at) => {
+                self.calls.reserve_exact(1);
+                self.calls.insert(at, kept);
+            }
+        }
+        self.new_call.notify_one();
+    }
+
+    fn find(&self, invocation: InvocationId, attempt: u32) -> Option<&PendingCall> {
+        self.calls.iter().find(|kept| kept.is(invocation, attempt))
+    }
+}
+
+impl CallState {
+    fn get(&self) -> LeaseState {
+        self.state.lock().clone()
+    }
+
+    fn set(&self, state: LeaseState) {
+        *self.state.lock() = state;
+        self.changed.notify_one();
+    }
+}
+
+fn find_leased(calls: &[PendingCall], key: &str) -> Option<Lease> {
+    calls.iter().find_map(|kept| match kept.state.get() {
+        LeaseState::Leased { until, taker } if taker.key.as_deref() == Some(key) && until > Instant::now() => {
+            Some(kept.lease(until))
         }
         _ => None,
     })
 }
 
 impl PendingCall {
+    fn is(&self, invocation: InvocationId, attempt: u32) -> bool {
+        (self.call.invocation, self.call.attempt) == (invocation, attempt)
+    }
+
     fn taker(&self) -> Option<LeaseHolder> {
-        match &*self.state.borrow() {
-            LeaseState::Leased { taker, .. } => Some(taker.clone()),
+        match self.state.get() {
+            LeaseState::Leased { taker, .. } => Some(taker),
             LeaseState::Waiting | LeaseState::Closed => None,
         }
     }
 
     fn lease_for(&self, lasts: Duration, taker: LeaseHolder) -> Lease {
         let until = self.deadline.min(Instant::now() + lasts);
-        self.state.send_replace(LeaseState::Leased { until, taker });
+        self.state.set(LeaseState::Leased { until, taker });
         self.lease(until)
     }
 
@@ -278,10 +315,8 @@ struct CallGuard<'a> {
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         let mut seats = self.leases.workers.lock();
-        if let Some(worker_calls) = seats.get_mut(&self.place)
-            && worker_calls.calls.get(&self.invocation).is_some_and(|kept| kept.call.attempt == self.attempt)
-        {
-            worker_calls.calls.remove(&self.invocation);
+        if let Some(worker_calls) = seats.get_mut(&self.place) {
+            worker_calls.calls.retain(|kept| !kept.is(self.invocation, self.attempt));
         }
         Leases::forget(&mut seats, &self.place);
     }

@@ -38,6 +38,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
+use mimalloc::MiMalloc;
 use patchboard_server::{
     codes, config_tables, describe, diagnostics, failure, notify, outages, queries, reader, serve, trust,
 };
@@ -48,6 +49,9 @@ use commands::answer::{self, PersonAnswer};
 use failure::{Exit, Failure, Outcome};
 use logging::{Level, LogFormat};
 use output::{Format, Output, clean, is_printable};
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use patchboard_llm::transport::install_tls_provider;
+use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode};
 use serde_json::Value;
 
@@ -46,7 +47,7 @@ impl Daemon {
         }
         let told: Value = serde_json::from_str(&line).map_err(|_| "it said something else than where it listens")?;
         let address = told["listen"].as_str().ok_or("it did not say where it listens")?;
-        let http = Client::builder().no_proxy().tls_certs_only([]).build()?;
+        let http = Client::builder().no_proxy().tls_certs_only([]).redirect(Policy::none()).build()?;
         let (program, directory) = (program.to_owned(), directory.to_owned());
         Ok(Self { program, directory, child, url: format!("http://{address}"), http })
     }

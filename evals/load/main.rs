@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use mimalloc::MiMalloc;
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_lint::source::Source;
 use tokio::task::JoinSet;
@@ -25,7 +26,14 @@ use tokio::task::JoinSet;
 use crate::daemon::Daemon;
 use crate::work::Observations;
 
+/// The daemon's allocator, so that boards in this process are compared with those of the daemon.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
 const BLUEPRINT: &str = include_str!("blueprint.yaml");
+
+/// Rounds of commits in this process and over HTTP.
+const ROUNDS: u32 = 4;
 
 /// Number of boards created concurrently.
 const MADE_AT_ONCE: usize = 16;
@@ -40,7 +48,7 @@ struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=2000))]
     workers: u32,
     /// Number of unfinished, idle boards that the daemon resumes at its start
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 4000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     unfinished: u32,
     /// Duration of the commit measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
@@ -112,12 +120,16 @@ async fn measure_resume(
     let daemon = Daemon::start(program, directory)?;
     daemon.wait_until_ready().await?;
     let count = arguments.unfinished as usize;
-    let before = daemon.memory();
     let begun = Instant::now();
-    boards(&daemon, count).await?;
+    // Fills the caches, whose size does not depend on the number of boards.
+    let first = count.div_ceil(2);
+    boards(&daemon, first).await?;
+    let before = daemon.memory();
+    boards(&daemon, count - first).await?;
     figures.add("boards made over HTTP", count as f64 / begun.elapsed().as_secs_f64(), "per second");
     if let (Some(before), Some(after)) = (before, daemon.memory()) {
-        figures.add("memory of an idle board", after.saturating_sub(before) as f64 / count as f64 / 1024.0, "KiB");
+        let each = after.saturating_sub(before) as f64 / (count - first).max(1) as f64;
+        figures.add("memory of a further idle board", each / 1024.0, "KiB");
     }
     let begun = Instant::now();
     let daemon = daemon.kill_and_restart()?;
@@ -166,28 +178,38 @@ async fn measure_commits(
     let floor = baselines::requests(&daemon, arguments.workers as usize, short).await;
     let boards = boards(&daemon, arguments.boards as usize).await?;
     let done = Arc::new(Observations::default());
-    let begun = Instant::now();
-    let tasks = work::begin(&daemon.http, &daemon.url, &boards, arguments.workers as usize, &done);
-    tokio::time::sleep(lasts).await;
-    let rate = done.commits() as f64 / begun.elapsed().as_secs_f64();
+    let read = Source::read("blueprint.yaml", BLUEPRINT).map_err(|finding| finding.message)?;
+    let blueprint: Blueprint = serde_json::from_value(read.value().clone())?;
+    let start = |daemon: &Daemon| {
+        done.resume();
+        work::begin(&daemon.http, &daemon.url, &boards, arguments.workers as usize, &done)
+    };
+    // Alternates, because the speed of a machine changes from minute to minute.
+    let (mut alone, mut busy) = (0.0, Duration::ZERO);
+    for round in 0..ROUNDS {
+        let inside = directory.join(format!("inside-{round}"));
+        alone += baselines::commits(&blueprint, arguments.boards as usize, &inside, short / ROUNDS).await?;
+        let begun = Instant::now();
+        let tasks = start(&daemon);
+        tokio::time::sleep(lasts / ROUNDS).await;
+        busy += begun.elapsed();
+        done.stop();
+        ended(Some(tasks)).await;
+    }
+    let (alone, rate) = (alone / f64::from(ROUNDS), done.commits() as f64 / busy.as_secs_f64());
     let delays = done.delays();
-    let inside = directory.join("inside");
-    let mut tasks = Some(tasks);
+    let mut tasks = Some(start(&daemon));
     for _ in 0..arguments.kills {
         // Kills the daemon while workers are active.
         daemon = daemon.kill_and_restart()?;
         ended(tasks.take()).await;
-        tasks = Some(work::begin(&daemon.http, &daemon.url, &boards, arguments.workers as usize, &done));
+        tasks = Some(start(&daemon));
         tokio::time::sleep(short).await;
     }
     done.stop();
     ended(tasks.take()).await;
     let lost = lost(&daemon, &boards, &done).await?;
     let commits = done.commits();
-    drop(daemon.kill_and_restart()?);
-    let read = Source::read("blueprint.yaml", BLUEPRINT).map_err(|finding| finding.message)?;
-    let blueprint: Blueprint = serde_json::from_value(read.value().clone())?;
-    let alone = baselines::commits(&blueprint, arguments.boards as usize, &inside, short).await?;
     figures.add("requests that do nothing", floor, "per second");
     figures.add("commits of remote workers over HTTP", rate, "per second");
     figures.add("commits of as many boards in one process", alone, "per second");

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Response, StatusCode};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -58,6 +59,11 @@ impl Observations {
         delays
     }
 
+    /// Lets workers and readers run until [`Observations::stop`].
+    pub(crate) fn resume(&self) {
+        self.is_over.store(false, Ordering::Release);
+    }
+
     /// Signals workers and readers to end.
     pub(crate) fn stop(&self) {
         self.is_over.store(true, Ordering::Release);
@@ -89,6 +95,20 @@ pub(crate) fn begin(
     tasks
 }
 
+/// Leased call, as far as the workers use it.
+#[derive(Deserialize)]
+struct Lease {
+    lease: String,
+    shown: Shown,
+}
+
+/// Values of the view.
+#[derive(Deserialize)]
+struct Shown {
+    #[serde(rename = "/count")]
+    count: u64,
+}
+
 /// Leases and answers calls, one after the other.
 async fn count(http: Client, path: String, board: usize, done: Arc<Observations>) {
     let wanted = json!({"worker": "counter", "wait": 2, "seconds": 30});
@@ -97,8 +117,8 @@ async fn count(http: Client, path: String, board: usize, done: Arc<Observations>
         if answer.status() == StatusCode::NO_CONTENT {
             continue;
         }
-        let Ok(lease) = answer.json::<Value>().await else { return };
-        let (Some(named), Some(now)) = (lease["lease"].as_str(), lease["shown"]["/count"].as_u64()) else {
+        let Ok(answer) = answer.bytes().await else { return };
+        let Ok(Lease { lease: named, shown: Shown { count: now } }) = serde_json::from_slice(&answer) else {
             done.refused.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;

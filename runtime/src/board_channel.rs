@@ -264,7 +264,7 @@ impl BoardChannel {
         let mut message = KernelMessage::Decide {
             input: Box::new(input),
             principal,
-            caller: Some(WaitingCaller { answer, _place: place }),
+            caller: Some(WaitingCaller { answer, is_metered: cpu_time::is_metered(), _place: place }),
         };
         let mut door = self.kernel.subscribe();
         loop {

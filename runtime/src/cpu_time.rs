@@ -8,7 +8,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 thread_local! {
-    static GIVEN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+    /// Time that boards have spent on the request that this thread polls; `None` if the request is not metered.
+    static CREDITED: Cell<Option<Duration>> = const { Cell::new(None) };
 }
 
 /// Returns the processor time that this thread has used.
@@ -18,14 +19,31 @@ pub fn thread_time() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or_default(), nanoseconds)
 }
 
-/// Returns the time that boards have spent on requests polled by this thread since the last call.
-pub fn take() -> Duration {
-    GIVEN.take()
+/// Polls a metered request, and returns the time of the poll and of the boards that have worked for it.
+pub fn metered<T>(poll: impl FnOnce() -> T) -> (T, Duration) {
+    /// Restores what was metered before on this thread, also after a panic.
+    struct Metering(Option<Duration>);
+    impl Drop for Metering {
+        fn drop(&mut self) {
+            CREDITED.set(self.0);
+        }
+    }
+    let metering = Metering(CREDITED.replace(Some(Duration::ZERO)));
+    let began = thread_time();
+    let polled = poll();
+    let used = thread_time().saturating_sub(began) + CREDITED.get().unwrap_or_default();
+    drop(metering);
+    (polled, used)
+}
+
+/// Returns true if this thread polls a metered request.
+pub(crate) fn is_metered() -> bool {
+    CREDITED.get().is_some()
 }
 
 /// Adds time that a board has spent on the request that this thread polls.
 pub(crate) fn credit(used: Duration) {
-    GIVEN.set(GIVEN.get().saturating_add(used));
+    CREDITED.set(CREDITED.get().map(|credited| credited.saturating_add(used)));
 }
 
 /// Awaits a future, and returns the processor time of its polls, too.
@@ -60,9 +78,15 @@ mod tests {
         })
         .await;
         assert!(used >= part * 2 && used < Duration::from_secs(60), "{used:?}");
-        take();
+        let ((), used) = metered(|| {
+            assert!(is_metered());
+            work(part);
+            credit(part);
+            credit(part);
+        });
+        assert!(used >= part * 3 && used < Duration::from_secs(60), "{used:?}");
         credit(part);
-        credit(part);
-        assert_eq!((take(), take()), (part * 2, Duration::ZERO));
+        assert!(!is_metered());
+        assert!(metered(|| ()).1 < part, "work for a request that is not metered is not charged");
     }
 }

@@ -7,7 +7,7 @@ mod snapshots;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use patchboard_kernel::admission::WaitingCall;
 use patchboard_kernel::blueprint::Blueprint;
@@ -117,7 +117,10 @@ impl Actor for KernelActor {
             KernelMessage::Admitted { key, permit } => Box::pin(state.admitted(key, permit)).await?,
             KernelMessage::Decide { input, principal, caller: asker } => {
                 let deciding = Box::pin(state.decide_with(*input, principal, BTreeMap::new()));
-                let (decided, used) = cpu_time::measure(deciding).await;
+                let (decided, used) = match &asker {
+                    Some(asker) if asker.is_metered => cpu_time::measure(deciding).await,
+                    _ => (deciding.await, Duration::ZERO),
+                };
                 let failure = decided.as_ref().err().cloned();
                 if let Some(asker) = asker {
                     // The caller may have stopped waiting; the decision is final.
@@ -343,7 +346,7 @@ impl ActiveBoard {
         if !calls.is_empty() || awaiting_admission.is_some() || wake_at.is_some() || ended.is_some() {
             let calls = calls.into_iter().map(|call| {
                 let permit = permits.remove(&(call.invocation, call.attempt));
-                Call::new(call, permit)
+                Arc::new(Call::new(call, permit))
             });
             let calls = calls.collect();
             drop(self.scheduler.cast(SchedulerMessage::Durable { calls, awaiting_admission, wake_at, ended }));

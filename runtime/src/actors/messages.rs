@@ -68,6 +68,8 @@ impl KernelMessage {
 pub(crate) struct WaitingCaller {
     /// Receives the decision, with its processor time.
     pub(crate) answer: oneshot::Sender<(Result<InputResult, RuntimeError>, Duration)>,
+    /// True if the processor time is charged to a caller; only then it is measured.
+    pub(crate) is_metered: bool,
     /// The request's place in the queue.
     pub(crate) _place: OwnedSemaphorePermit,
 }
@@ -84,7 +86,7 @@ pub(crate) enum SchedulerMessage {
     /// From the kernel, before the cancellations of the step: a durable step makes calls, names those that wait for
     /// admission, or moves the alarm.
     Durable {
-        calls: Vec<Call>,
+        calls: Vec<Arc<Call>>,
         awaiting_admission: Option<Vec<WaitingCall>>,
         wake_at: Option<Timestamp>,
         ended: Option<Ended>,

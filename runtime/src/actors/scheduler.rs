@@ -53,7 +53,7 @@ impl Actor for SchedulerActor {
             SchedulerMessage::Durable { calls, awaiting_admission, wake_at, ended } => {
                 state.of_board.probe.hit("scheduler", "durable");
                 for call in calls {
-                    Box::pin(state.call(Arc::new(call))).await;
+                    Box::pin(state.call(call)).await;
                 }
                 if let Some(named) = awaiting_admission {
                     let is_named = |key: &CallKey| named.iter().any(|call| admission::key(call) == *key);

@@ -1,11 +1,9 @@
 //! Counting and logging of requests.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
-use axum::middleware::Next;
 use axum::response::Response;
 
 use super::metrics::Metrics;
@@ -13,13 +11,17 @@ use super::metrics::Metrics;
 /// Route label of requests that match no route.
 const NO_ROUTE: &str = "none";
 
-/// Middleware: counts and logs a request when its response begins. Headers and query strings are never logged.
-pub(crate) async fn log_request(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+/// Counts and logs a request when its response begins. Headers and query strings are never logged.
+pub(crate) async fn log_request<F: Future<Output = Response>>(
+    metrics: &Metrics,
+    request: Request,
+    next: impl FnOnce(Request) -> F,
+) -> Response {
     let began = Instant::now();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let method = method_name(request.method());
     let path = request.uri().path().to_owned();
-    let response = next.run(request).await;
+    let response = next(request).await;
     let (status, seconds) = (response.status().as_u16(), began.elapsed().as_secs_f64());
     let route = route.as_ref().map_or(NO_ROUTE, MatchedPath::as_str);
     metrics.count_request(route, method, status, seconds);

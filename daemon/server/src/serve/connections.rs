@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use axum::Extension;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use axum::middleware::{AddExtension, Next};
+use axum::middleware::AddExtension;
 use axum::response::Response;
 use axum_server::accept::Accept;
 use http_body::{Frame, SizeHint};
@@ -140,10 +140,13 @@ impl Drop for BusyGuard {
     }
 }
 
-/// Middleware: marks the connection as busy while one of its requests is under way.
-pub(crate) async fn mark_busy(request: Request, next: Next) -> Response {
+/// Marks the connection as busy while one of its requests is under way.
+pub(crate) async fn mark_busy<F: Future<Output = Response>>(
+    request: Request,
+    next: impl FnOnce(Request) -> F,
+) -> Response {
     let busy = request.extensions().get::<ConnectionSlot>().cloned().map(ConnectionSlot::busy);
-    next.run(request).await.map(|body| Body::new(BusyBody { body, _busy: busy }))
+    next(request).await.map(|body| Body::new(BusyBody { body, _busy: busy }))
 }
 
 struct BusyBody {

@@ -9,7 +9,7 @@
 //! * `tls`: TLS, a feature.
 //! * `retention`: retention of ended boards; `reload`: configuration reload.
 //! * [`instance_lock`]: instance lock of a data directory; [`host`]: a daemon for the agents that share one directory.
-//! * `http`, `problem`, `routes`: the API; `idempotency_keys`, `idempotency_status`: idempotency keys.
+//! * `middleware`, `http`, `problem`, `routes`: the API; `idempotency_keys`, `idempotency_status`: idempotency keys.
 //! * `caller`, `origins`, [`access`], [`tokens`]: authorization; `limits`, `processor_quota`: limits.
 //! * `metrics`, `access_log`: metrics and request log.
 
@@ -24,10 +24,12 @@ mod http;
 mod idempotency_keys;
 mod idempotency_status;
 pub mod instance_lock;
+mod json;
 mod limits;
 mod long_poll;
 pub mod mcp;
 mod metrics;
+mod middleware;
 mod origins;
 pub(crate) mod problem;
 pub(crate) mod processor_quota;
@@ -38,7 +40,6 @@ pub(crate) mod retention;
 mod routes;
 pub(crate) mod service;
 pub mod settings;
-mod sorted_json;
 pub(crate) mod storage_health;
 mod storage_recovery;
 #[cfg(feature = "tls")]
@@ -54,26 +55,21 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::body::Bytes;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::{Next, from_fn, from_fn_with_state};
-use axum::response::{IntoResponse as _, Response};
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use clap::Args;
-use futures_util::{StreamExt as _, stream};
-use http_body::Body as _;
 use patchboard_agents::config::Environment;
 use patchboard_agents::registry::InlinePrograms;
-use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{mpsc, watch};
-use tokio::task::{JoinHandle, JoinSet};
-use tower_http::catch_panic::CatchPanicLayer;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use self::connections::{ConnectionAcceptor, Connections};
-use self::http::{BODY_BYTES_MAX, authenticate, limit_time};
 pub use self::http::{KEY_FORM, is_key};
-use self::origins::{OriginGuard, OriginPolicy, check_origin};
+use self::middleware::Requests;
+use self::origins::{OriginGuard, OriginPolicy};
 use self::problem::{Code, Problem};
 use self::reload::Reload;
 use self::retention::Retention;
@@ -228,41 +224,6 @@ impl Drop for IoThreads {
     }
 }
 
-/// Middleware: handles a request on the board threads. Cancels it if the client disconnects.
-async fn on_board_threads(State(threads): State<Handle>, request: Request, next: Next) -> Response {
-    let mut tasks = JoinSet::new();
-    tasks.spawn_on(next.run(request), &threads);
-    match tasks.join_next().await {
-        Some(Ok(response)) => response.map(|body| stream_on(&threads, body)),
-        Some(Err(_)) | None => internal_error(),
-    }
-}
-
-/// Response parts produced ahead of the one being sent.
-const PARTS_AHEAD: usize = 1;
-
-/// Produces the rest of a streamed response on these threads too, at the pace of the reader.
-fn stream_on(threads: &Handle, body: Body) -> Body {
-    if body.size_hint().exact().is_some() {
-        return body;
-    }
-    let (parts, to_send) = mpsc::channel(PARTS_AHEAD);
-    let mut body = body.into_data_stream();
-    threads.spawn(async move {
-        loop {
-            let part = tokio::select! {
-                part = body.next() => part,
-                () = parts.closed() => None,
-            };
-            let Some(part) = part else { break };
-            if parts.send(part).await.is_err() {
-                break;
-            }
-        }
-    });
-    Body::from_stream(stream::unfold(to_send, |mut to_send| async move { Some((to_send.recv().await?, to_send)) }))
-}
-
 /// Daemon with an open listener.
 struct RunningServer {
     scheme: &'static str,
@@ -317,70 +278,24 @@ fn app(daemon: Arc<Daemon>, origin_policy: watch::Receiver<OriginPolicy>) -> Rou
     let description = Arc::new(LazyLock::new(move || {
         Bytes::from(serde_json::to_vec(&description).expect("a description has string keys"))
     }));
-    let api = api
-        .route(
-            "/v1/openapi.json",
-            get(move || async move { ([(CONTENT_TYPE, "application/json")], Bytes::clone(&description)) }),
-        )
-        .layer(from_fn_with_state(Arc::clone(&daemon), authenticate))
-        .route("/readyz", get(routes::ready))
-        .layer(from_fn_with_state(Handle::current(), on_board_threads));
+    let api = api.route(
+        "/v1/openapi.json",
+        get(move || async move { ([(CONTENT_TYPE, "application/json")], Bytes::clone(&description)) }),
+    );
+    let requests = Requests::new(Arc::clone(&daemon), OriginGuard::new(origin_policy));
     Router::new()
         .route("/healthz", get(routes::alive))
-        .merge(api)
+        .route("/readyz", get(routes::ready).layer(from_fn_with_state(requests.clone(), middleware::on_board_threads)))
+        .merge(api.layer(from_fn_with_state(requests.clone(), middleware::authenticated)))
         .fallback(no_such_route)
         .method_not_allowed_fallback(|| async {
             Problem::from_code(Code::NoSuchMethod, "this path takes other methods")
         })
-        .with_state(Arc::clone(&daemon))
-        .layer(from_fn_with_state(Arc::clone(&daemon), limit_time))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
-        .layer(from_fn_with_state(OriginGuard::new(origin_policy), check_origin))
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn(request_ids::identify))
-        .layer(from_fn(unread_body::drain_unread))
-        // Outermost, so that rejected requests are counted too.
-        .layer(from_fn_with_state(Arc::clone(&daemon.metrics), access_log::log_request))
-        .layer(from_fn(connections::mark_busy))
+        .with_state(daemon)
+        .layer(from_fn_with_state(requests, middleware::every_request))
 }
 
 async fn no_such_route() -> Problem {
     Problem::from_code(Code::NoSuchRoute, "nothing is served under this path")
         .help("GET /v1/openapi.json lists what is")
-}
-
-/// Answers a request after a panic of its handler; other requests are unaffected.
-fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
-    internal_error()
-}
-
-fn internal_error() -> Response {
-    Problem::from_code(Code::Internal, "the request was interrupted by a fault").into_response()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-    use std::thread;
-
-    use axum::body::Body;
-    use futures_util::{StreamExt as _, stream};
-    use tokio::runtime::Builder;
-
-    use super::stream_on;
-
-    #[test]
-    fn a_stream_is_made_on_the_threads_of_boards() {
-        let name = || thread::current().name().unwrap_or_default().to_owned();
-        let threads = |name: &str| {
-            Builder::new_multi_thread().worker_threads(1).thread_name(name).build().expect("threads can be started")
-        };
-        let (boards, serving) = (threads("boards"), threads("serving"));
-        let parts = stream::iter(0..3).map(move |_| Ok::<_, Infallible>(name()));
-        let body = stream_on(boards.handle(), Body::from_stream(parts));
-        let read = serving.block_on(axum::body::to_bytes(body, 1000)).expect("it is read");
-        assert_eq!(read, "boardsboardsboards");
-        let whole = stream_on(boards.handle(), Body::from("whole"));
-        assert_eq!(serving.block_on(axum::body::to_bytes(whole, 1000)).expect("it is read"), "whole");
-    }
 }

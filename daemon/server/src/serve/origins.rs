@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
@@ -53,9 +53,9 @@ impl OriginGuard {
     }
 }
 
-/// Middleware: rejects a request for another host name or from a foreign page. A browser would send it with the rights
+/// Rejects a request for another host name or from a foreign page. A browser would send it with the rights
 /// of its user.
-pub(crate) async fn check_origin(State(guard): State<OriginGuard>, request: Request, next: Next) -> Response {
+pub(crate) async fn check_origin(guard: &OriginGuard, request: Request, next: Next) -> Response {
     let entered = check_host_and_origin(&guard.policy.borrow(), request.headers(), request.uri());
     match entered {
         Ok(()) if request.headers().contains_key(ORIGIN) => {

@@ -180,11 +180,8 @@ impl MeteredCaller {
 
     /// Runs work and charges it, unless `is_free` accepts its result.
     pub(crate) fn run_charged_unless<T>(&self, is_free: impl FnOnce(&T) -> bool, task: impl FnOnce() -> T) -> T {
-        cpu_time::take();
-        let began = thread_time();
-        let done = task();
+        let (done, used) = cpu_time::metered(task);
         if !is_free(&done) {
-            let used = thread_time().saturating_sub(began) + cpu_time::take();
             self.shares.all.lock().charge(self.by, used, self.shares.since.elapsed());
         }
         done
@@ -248,7 +245,8 @@ fn poll_wait(
 }
 
 thread_local! {
-    /// Connection served by this thread, and the thread time at which that began. These threads serve connections only.
+    /// Measured connection served by this thread, and the thread time at which that began. These threads serve
+    /// connections only.
     static SERVED: RefCell<Option<(Arc<MeteredConnection>, Duration)>> = const { RefCell::new(None) };
 }
 
@@ -270,16 +268,22 @@ impl MeteredConnection {
     }
 
     /// Starts serving the connection on this thread, and charges the time since the last call to the connection served
-    /// before.
+    /// before. An administrator's connection is not measured: reading the clock of the thread is a system call.
     pub(crate) fn start_serving(self: &Arc<Self>) {
-        let now = thread_time();
-        let before = SERVED.with_borrow_mut(|served| served.replace((Arc::clone(self), now)));
-        let Some((line, since)) = before else { return };
-        if !line.is_free.load(Ordering::Relaxed) {
-            let (used, at) = (now.saturating_sub(since), line.shares.since.elapsed());
-            line.shares.all.lock().charge(line.from, used, at);
-            line.shares.connections.lock().charge(line.from, used, at);
-        }
+        let is_measured = !self.is_free.load(Ordering::Relaxed);
+        SERVED.with_borrow_mut(|served| {
+            if served.is_none() && !is_measured {
+                return;
+            }
+            let now = thread_time();
+            let before = std::mem::replace(served, is_measured.then(|| (Arc::clone(self), now)));
+            let Some((line, since)) = before else { return };
+            if !line.is_free.load(Ordering::Relaxed) {
+                let (used, at) = (now.saturating_sub(since), line.shares.since.elapsed());
+                line.shares.all.lock().charge(line.from, used, at);
+                line.shares.connections.lock().charge(line.from, used, at);
+            }
+        });
     }
 
     /// Returns the delay before the next read; `None` if it may be read now.

@@ -11,7 +11,6 @@
 
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use uuid::Uuid;
 
@@ -23,8 +22,11 @@ const CORRELATION_ID: HeaderName = HeaderName::from_static("correlation-id");
 /// Maximum characters of an identifier that is echoed.
 const CHARS_MAX: usize = 128;
 
-/// Middleware: adds the identifiers to every response. Rejects a request with an identifier that cannot be echoed.
-pub(crate) async fn identify(request: Request, next: Next) -> Response {
+/// Adds the identifiers to every response. Rejects a request with an identifier that cannot be echoed.
+pub(crate) async fn identify<F: Future<Output = Response>>(
+    request: Request,
+    next: impl FnOnce(Request) -> F,
+) -> Response {
     let (answered, correlation) =
         (read_identifier(request.headers(), &MESSAGE_ID), read_identifier(request.headers(), &CORRELATION_ID));
     let refused = [("Message-Id", &answered), ("Correlation-Id", &correlation)].into_iter().find(|(_, id)| id.is_err());
@@ -33,7 +35,7 @@ pub(crate) async fn identify(request: Request, next: Next) -> Response {
             let detail = format!("{name} has 1 to {CHARS_MAX} printable ASCII characters, without spaces");
             Problem::from_code(Code::BadIdentifier, detail).into_response()
         }
-        None => next.run(request).await,
+        None => next(request).await,
     };
     let own = HeaderValue::from_str(&Uuid::new_v4().to_string()).ok();
     let (answered, correlation) = (answered.unwrap_or_default(), correlation.unwrap_or_default());

@@ -11,7 +11,6 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::header::EXPECT;
-use axum::middleware::Next;
 use axum::response::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use parking_lot::Mutex;
@@ -51,14 +50,17 @@ impl http_body::Body for SharedBody {
     }
 }
 
-/// Middleware: drains what the route has left unread. With `Expect: 100-continue` the body is not requested.
-pub(crate) async fn drain_unread(request: Request, next: Next) -> Response {
+/// Drains what the route has left unread. With `Expect: 100-continue` the body is not requested.
+pub(crate) async fn drain_unread<F: Future<Output = Response>>(
+    request: Request,
+    next: impl FnOnce(Request) -> F,
+) -> Response {
     if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
-        return next.run(request).await;
+        return next(request).await;
     }
     let (parts, body) = request.into_parts();
     let shared = SharedBody(Arc::new(Mutex::new(body)));
-    let response = next.run(Request::from_parts(parts, Body::new(shared.clone()))).await;
+    let response = next(Request::from_parts(parts, Body::new(shared.clone()))).await;
     if let Some(rest) = shared.rest() {
         drain(rest, BYTES_MAX, TIME).await;
     }

@@ -115,6 +115,7 @@ impl Actors {
     }
 
     fn make(&self, calls: Vec<Call>) {
+        let calls = calls.into_iter().map(Arc::new).collect();
         let durable = SchedulerMessage::Durable { calls, awaiting_admission: None, wake_at: None, ended: None };
         self.scheduler.cast(durable).expect("sent");
     }

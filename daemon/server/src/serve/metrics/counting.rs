@@ -1,6 +1,5 @@
 //! Counts the outcomes of boards from the records, as these become durable.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dashmap::DashMap;
@@ -20,15 +19,22 @@ pub(crate) struct Counting {
     metrics: Arc<Metrics>,
     /// Counters in the order of [`Kind::ALL`], looked up once.
     records: Vec<IntCounter>,
-    /// Start of the attempts under way. Bounded by the concurrency limit of each blueprint.
-    open_attempts: DashMap<BoardId, BTreeMap<InvocationId, OpenAttempt>>,
+    /// Start of the attempts under way, few per board: the concurrency limit of its blueprint bounds them.
+    open_attempts: DashMap<BoardId, Vec<OpenAttempt>>,
 }
 
 struct OpenAttempt {
+    invocation: InvocationId,
     attempt: u32,
     at: Timestamp,
     /// Model and price at which the call was admitted.
     admitted: Admission,
+}
+
+impl OpenAttempt {
+    fn is(&self, attempt: &Attempt) -> bool {
+        (self.invocation, self.attempt) == (attempt.invocation, attempt.number)
+    }
 }
 
 code_enum! {
@@ -67,8 +73,13 @@ impl Counting {
             }
             Body::Invoked(invoked) => {
                 let admitted = invoked.admitted.clone().unwrap_or_default();
-                let begun = OpenAttempt { attempt: invoked.attempt, at: record.at, admitted };
-                self.open_attempts.entry(board.clone()).or_default().insert(invoked.invocation, begun);
+                let (invocation, attempt) = (invoked.invocation, invoked.attempt);
+                let begun = OpenAttempt { invocation, attempt, at: record.at, admitted };
+                let mut open = self.open_attempts.entry(board.clone()).or_default();
+                // Replaces an earlier attempt.
+                open.retain(|open| open.invocation != invocation);
+                open.reserve_exact(1);
+                open.push(begun);
             }
             Body::Committed(_) => metrics.commits.inc(),
             Body::NoOp(_) => metrics.no_ops.inc(),
@@ -105,8 +116,7 @@ impl Counting {
     /// Counts the cost of an answered call, at the price of its admission.
     fn count_cost(&self, board: &BoardId, attempt: &Attempt, usage: Option<Usage>) {
         let (Some(usage), Some(begun)) = (usage, self.open_attempts.get(board)) else { return };
-        let begun = begun.get(&attempt.invocation).filter(|begun| begun.attempt == attempt.number);
-        if let Some(begun) = begun {
+        if let Some(begun) = begun.iter().find(|begun| begun.is(attempt)) {
             self.charge(&begun.admitted, usage);
         }
     }
@@ -123,12 +133,9 @@ impl Counting {
     /// person. The duration of a lost attempt is unknown, and not observed.
     fn end_attempt(&self, board: &BoardId, attempt: &Attempt, record: &Record, is_lost: bool) {
         let Some(mut begun) = self.open_attempts.get_mut(board) else { return };
-        if begun.get(&attempt.invocation).is_none_or(|begun| begun.attempt != attempt.number) {
-            return;
-        }
-        if let Some(OpenAttempt { at, .. }) = begun.remove(&attempt.invocation)
-            && !is_lost
-        {
+        let Some(at) = begun.iter().position(|begun| begun.is(attempt)) else { return };
+        let OpenAttempt { at, .. } = begun.swap_remove(at);
+        if !is_lost {
             #[expect(clippy::cast_precision_loss, reason = "a span of time in milliseconds")]
             let seconds = record.at.ms_since(at) as f64 / 1000.0;
             self.metrics.invocation_seconds.with_label_values(&[record.kind.as_str()]).observe(seconds);
