@@ -24,7 +24,7 @@ use patchboard_lint::source::Source;
 use tokio::task::JoinSet;
 
 use crate::daemon::Daemon;
-use crate::work::Observations;
+use crate::work::{Observations, Requests};
 
 /// The daemon's allocator, so that boards in this process are compared with those of the daemon.
 #[global_allocator]
@@ -180,30 +180,33 @@ async fn measure_commits(
     let done = Arc::new(Observations::default());
     let read = Source::read("blueprint.yaml", BLUEPRINT).map_err(|finding| finding.message)?;
     let blueprint: Blueprint = serde_json::from_value(read.value().clone())?;
-    let start = |daemon: &Daemon| {
+    let start = |daemon: &Daemon, requests: Requests| {
         done.resume();
-        work::begin(&daemon.http, &daemon.url, &boards, arguments.workers as usize, &done)
+        work::begin(&daemon.http, &daemon.url, &boards, arguments.workers as usize, requests, &done)
     };
     // Alternates, because the speed of a machine changes from minute to minute.
-    let (mut alone, mut busy) = (0.0, Duration::ZERO);
+    let (mut alone, mut over_http) = (0.0, [0.0; 2]);
     for round in 0..ROUNDS {
         let inside = directory.join(format!("inside-{round}"));
         alone += baselines::commits(&blueprint, arguments.boards as usize, &inside, short / ROUNDS).await?;
-        let begun = Instant::now();
-        let tasks = start(&daemon);
-        tokio::time::sleep(lasts / ROUNDS).await;
-        busy += begun.elapsed();
-        done.stop();
-        ended(Some(tasks)).await;
+        for (requests, rate) in [Requests::One, Requests::Two].into_iter().zip(&mut over_http) {
+            let (begun, before) = (Instant::now(), done.commits());
+            let tasks = start(&daemon, requests);
+            tokio::time::sleep(lasts / ROUNDS / 2).await;
+            *rate += (done.commits() - before) as f64 / begun.elapsed().as_secs_f64();
+            done.stop();
+            ended(Some(tasks)).await;
+        }
     }
-    let (alone, rate) = (alone / f64::from(ROUNDS), done.commits() as f64 / busy.as_secs_f64());
+    let alone = alone / f64::from(ROUNDS);
+    let [one, two] = over_http.map(|rate| rate / f64::from(ROUNDS));
     let delays = done.delays();
-    let mut tasks = Some(start(&daemon));
+    let mut tasks = Some(start(&daemon, Requests::One));
     for _ in 0..arguments.kills {
         // Kills the daemon while workers are active.
         daemon = daemon.kill_and_restart()?;
         ended(tasks.take()).await;
-        tasks = Some(start(&daemon));
+        tasks = Some(start(&daemon, Requests::One));
         tokio::time::sleep(short).await;
     }
     done.stop();
@@ -211,10 +214,12 @@ async fn measure_commits(
     let lost = lost(&daemon, &boards, &done).await?;
     let commits = done.commits();
     figures.add("requests that do nothing", floor, "per second");
-    figures.add("commits of remote workers over HTTP", rate, "per second");
     figures.add("commits of as many boards in one process", alone, "per second");
-    figures.add("over HTTP beside in one process", rate / alone * 100.0, "%");
-    figures.add("requests for commits beside those for nothing", rate * 2.0 / floor * 100.0, "%");
+    figures.add("commits over HTTP, one request each", one, "per second");
+    figures.add("one request each, share of one process", one / alone * 100.0, "%");
+    figures.add("commits over HTTP, two requests each", two, "per second");
+    figures.add("two requests each, share of one process", two / alone * 100.0, "%");
+    figures.add("requests for commits beside those for nothing", two * 2.0 / floor * 100.0, "%");
     for (name, part) in [("proposal to event, p50", 0.5), ("proposal to event, p99", 0.99)] {
         let at = (delays.len() as f64 * part) as usize;
         figures.add(name, delays.get(at.min(delays.len().saturating_sub(1))).copied().unwrap_or(f64::NAN), "ms");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Client, Response, StatusCode};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 
 /// Commit, identified by its board and record.
@@ -80,13 +80,14 @@ pub(crate) fn begin(
     url: &str,
     boards: &[String],
     workers: usize,
+    requests: Requests,
     done: &Arc<Observations>,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for number in 0..workers {
         let at = number % boards.len();
         let path = format!("{url}/v1/boards/{}/leases", boards[at]);
-        tasks.spawn(count(http.clone(), path, at, Arc::clone(done)));
+        tasks.spawn(count(http.clone(), path, at, requests, Arc::clone(done)));
     }
     for (at, board) in boards.iter().enumerate() {
         let path = format!("{url}/v1/boards/{board}/events");
@@ -109,36 +110,67 @@ struct Shown {
     count: u64,
 }
 
+/// Response to a reply.
+#[derive(Deserialize)]
+struct Answer {
+    outcome: String,
+    seq: u64,
+    version: Option<u64>,
+    #[serde(default)]
+    next: Option<Lease>,
+}
+
+/// Requests of a worker per commit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Requests {
+    /// The reply leases the next call.
+    One,
+    /// A lease, and a reply.
+    Two,
+}
+
 /// Leases and answers calls, one after the other.
-async fn count(http: Client, path: String, board: usize, done: Arc<Observations>) {
-    let wanted = json!({"worker": "counter", "wait": 2, "seconds": 30});
-    while done.is_running() {
-        let Ok(answer) = http.post(&path).json(&wanted).send().await else { return };
-        if answer.status() == StatusCode::NO_CONTENT {
-            continue;
-        }
-        let Ok(answer) = answer.bytes().await else { return };
-        let Ok(Lease { lease: named, shown: Shown { count: now } }) = serde_json::from_slice(&answer) else {
-            done.refused.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
+async fn count(http: Client, path: String, board: usize, requests: Requests, done: Arc<Observations>) {
+    let mut next = None;
+    // A leased call is answered before the end.
+    while done.is_running() || next.is_some() {
+        let Ok(leased) = (match next.take() {
+            Some(lease) => Ok(Some(lease)),
+            None => lease(&http, &path).await,
+        }) else {
+            return;
         };
+        let Some(Lease { lease: named, shown: Shown { count: now } }) = leased else { continue };
         let patch = json!([
             {"op": "replace", "path": "/count", "value": now + 1},
             {"op": "replace", "path": "/label", "value": format!("the count of {named}")},
         ]);
+        let mut body = json!({"worker": "counter", "patch": patch});
+        if matches!(requests, Requests::One) && done.is_running() {
+            body["next"] = json!({"wait": 2, "seconds": 30});
+        }
         let sent = Instant::now();
-        let body = json!({"worker": "counter", "patch": patch});
         let Ok(answer) = http.post(format!("{path}/{named}/answer")).json(&body).send().await else { return };
-        let Ok(told) = answer.json::<Value>().await else { return };
-        match (told["outcome"].as_str(), told["seq"].as_u64(), told["version"].as_u64()) {
-            (Some("committed"), Some(seq), Some(version)) => {
+        let Ok(answer) = answer.bytes().await else { return };
+        match serde_json::from_slice(&answer) {
+            Ok(Answer { outcome, seq, version: Some(version), next: leased }) if outcome == "committed" => {
                 lock(&done.acknowledged).insert((board, seq), version);
                 lock(&done.sent).insert((board, seq), sent);
+                next = leased;
             }
             _ => drop(done.refused.fetch_add(1, Ordering::Relaxed)),
         }
     }
+}
+
+/// Leases the next call; `None` if none came in time.
+async fn lease(http: &Client, path: &str) -> reqwest::Result<Option<Lease>> {
+    let wanted = json!({"worker": "counter", "wait": 2, "seconds": 30});
+    let answer = http.post(path).json(&wanted).send().await?.error_for_status()?;
+    if answer.status() == StatusCode::NO_CONTENT {
+        return Ok(None);
+    }
+    answer.json().await.map(Some)
 }
 
 /// Reads the events of a board, from the last one seen.

@@ -275,7 +275,9 @@ async fn leases() {
     api.post(answer, &[board, &lease], &step(10)).await.expect_status(422);
     // The view of the next attempt shows the rejection.
     let lease = api.lease(board, "walker").await;
-    api.post(answer, &[board, &lease], &step(2)).await.expect_status(200);
+    let mut with_next = step(2);
+    with_next["next"] = json!({"wait": 30});
+    api.post(answer, &[board, &lease], &with_next).await.expect_status(200);
     assert!(api.post(answer, &[board, &lease], &step(2)).await.is_replayed());
     api.post(answer, &[board, &lease], &step(3)).await.expect_status(409);
     api.get("/v1/boards/{board}/journal", &[board]).await.expect_status(200);

@@ -77,6 +77,43 @@ async fn a_call_is_leased_and_answered_like_any_workers() {
 }
 
 #[tokio::test]
+async fn a_reply_leases_the_next_call_too() {
+    let daemon = Daemon::new();
+    let board = board(&daemon).await;
+    let path = format!("/v1/boards/{board}");
+    assert_eq!(lease(&daemon, &board, 60).await["lease"], "1:1");
+    let step = |value: u32, wait: u64| {
+        let mut step = step(value);
+        step["next"] = json!({"wait": wait, "seconds": 60});
+        step
+    };
+    // Nothing is decided on an invalid request, and a rejection has no next call.
+    let answer = |lease: &str| format!("{path}/leases/{lease}/answer");
+    daemon.post(&answer("1:1"), &step(1, 61)).await.expect_problem(422, "bad_body");
+    daemon.post(&answer("1:1"), &step(10, 0)).await.expect_problem(422, "value_not_granted");
+    daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.expect_status(202);
+    assert_eq!(lease(&daemon, &board, 60).await["lease"], "1:2");
+    let first = daemon.post_once(&answer("1:2"), &step(2, 30), "k").await.expect_status(200);
+    assert_eq!((&first["outcome"], &first["next"]["lease"]), (&json!("committed"), &json!("2:1")));
+    assert_eq!(first["next"]["shown"], json!({"/steps": [2]}));
+    let again = daemon.post_once(&answer("1:2"), &step(2, 30), "k").await;
+    assert!(again.is_replayed(), "{}", again.text);
+    assert_eq!((&again.json()["seq"], &again.json()["next"]["lease"]), (&first["seq"], &json!("2:1")));
+    let last = daemon.post(&answer("2:1"), &step(3, 0)).await.expect_status(200);
+    assert_eq!((&last["outcome"], last.get("next")), (&json!("committed"), Some(&Value::Null)));
+    // The end of the board is no error of the reply.
+    daemon.post(&format!("{path}/signals"), &json!({"name": "more"})).await.expect_status(202);
+    assert_eq!(lease(&daemon, &board, 60).await["lease"], "3:1");
+    let (third, body) = (answer("3:1"), step(4, 30));
+    let (answered, _) = tokio::join!(daemon.post(&third, &body), async {
+        daemon.until(&board, "quiescent").await;
+        daemon.post(&format!("{path}/cancel"), &json!({})).await.expect_status(200);
+    });
+    let answered = answered.expect_status(200);
+    assert_eq!((&answered["outcome"], answered.get("next")), (&json!("committed"), Some(&Value::Null)));
+}
+
+#[tokio::test]
 async fn an_expired_lease_is_given_to_another_and_the_late_answer_recorded() {
     let daemon = Daemon::new();
     let board = board(&daemon).await;

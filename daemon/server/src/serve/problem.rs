@@ -14,7 +14,6 @@ use patchboard_storage::journal::JournalError;
 use serde_json::{Map, Value, json};
 
 use super::idempotency_status::IdempotencyStatus;
-use super::json::Json;
 use crate::failure::{Exit, Failure};
 
 macro_rules! coded {
@@ -216,8 +215,7 @@ impl IntoResponse for Problem {
         if self.status.is_server_error() && self.status != StatusCode::SERVICE_UNAVAILABLE {
             tracing::error!(code = self.code, detail = %self.detail, "a request failed");
         }
-        let mut response = (self.status, Json(self.json())).into_response();
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        let mut response = (self.status, [(CONTENT_TYPE, MEDIA_TYPE)], self.json().to_string()).into_response();
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

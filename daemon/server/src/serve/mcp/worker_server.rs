@@ -24,7 +24,6 @@ use crate::queries::leases::LeasedCall;
 use crate::queries::view as views;
 use crate::serve::caller::Caller;
 use crate::serve::files;
-use crate::serve::long_poll::WAIT_MAX;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::rate_key::RateKey;
 use crate::serve::routes::leases;
@@ -177,11 +176,9 @@ impl WorkerServer {
     /// Leases the oldest waiting call and returns its view. Without one, returns a preview of the worker's view.
     pub(crate) async fn read_view(&self, arguments: ReadView) -> ApiResult<Value> {
         let duration = leases::seconds(Some(arguments.seconds.unwrap_or(SECONDS)))?;
-        if arguments.wait > WAIT_MAX {
-            return Err(Problem::from_code(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
-        }
+        let patience = leases::patience(arguments.wait)?;
         if self.is_remote().await?
-            && let Some(view) = self.lease(duration, Duration::from_secs(arguments.wait)).await?
+            && let Some(view) = self.lease(duration, patience).await?
         {
             return Ok(view);
         }

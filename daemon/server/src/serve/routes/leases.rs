@@ -16,12 +16,13 @@ use patchboard_roles::blackboard;
 use patchboard_runtime::agent::{Call, Failure};
 use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::handle::BoardHandle;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
-use super::proposal_outcome::{ProposalOutcome, outcome_response};
+use super::boards::replayed;
+use super::proposal_outcome::ProposalOutcome;
 use crate::queries::leases::{FailureReport, LeaseList, LeaseRenewal, LeasedCall, OpenCallInfo};
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
@@ -54,6 +55,17 @@ pub(crate) struct LeaseRequest {
 
 request_body!(LeaseRequest: OperateOrActAs);
 
+/// Lease of the next call, in the request that replies to the last one.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NextCallRequest {
+    /// Duration unless renewed, 1 to 3600 seconds; default: 60.
+    seconds: Option<u64>,
+    /// Time to wait for a call, at most 60 seconds; default: 0.
+    #[serde(default)]
+    wait: u64,
+}
+
 /// Lease renewal.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -77,9 +89,22 @@ pub(crate) struct AnswerCallRequest {
     patch: Value,
     /// Tokens used.
     usage: Option<TokenUsage>,
+    /// Leases the worker's next call, too, unless the reply is rejected.
+    next: Option<NextCallRequest>,
 }
 
 request_body!(AnswerCallRequest: OperateOrActAs, large);
+
+/// Outcome of a reply, with the next call if it was requested.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AnswerOutcome {
+    /// Outcome of the proposal.
+    #[serde(flatten)]
+    outcome: ProposalOutcome,
+    /// Next call, if requested; null if none came in time, or the board has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Option<LeasedCall>>,
+}
 
 /// Failure of a call.
 #[derive(Deserialize, ToSchema)]
@@ -150,15 +175,23 @@ pub(crate) async fn lease(
 ) -> ApiResult<Response> {
     let worker = WorkerName::from(wanted.worker);
     caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
-    let lasts = seconds(wanted.seconds)?;
-    if wanted.wait > WAIT_MAX {
-        return Err(Problem::from_code(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds")));
-    }
-    let taker = LeaseHolder { key: key.token().map(|key| key.to_string()), api_token: caller.token() };
-    match acquire(&daemon, &board, &worker, lasts, Duration::from_secs(wanted.wait), taker).await? {
+    let (lasts, patience) = (seconds(wanted.seconds)?, patience(wanted.wait)?);
+    match acquire(&daemon, &board, &worker, lasts, patience, holder(&caller, &key)).await? {
         Some(lease) => Ok(SortedJson(LeasedCall::new(&lease, daemon.clock.now())).into_response()),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
+}
+
+/// Returns the time to wait for a call.
+pub(crate) fn patience(wait: u64) -> ApiResult<Duration> {
+    match wait <= WAIT_MAX {
+        true => Ok(Duration::from_secs(wait)),
+        false => Err(Problem::from_code(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds"))),
+    }
+}
+
+fn holder(caller: &Caller, key: &IdempotencyHeader) -> LeaseHolder {
+    LeaseHolder { key: key.token().map(|key| key.to_string()), api_token: caller.token() }
 }
 
 /// Returns the call leased under this key, or leases the oldest waiting call, or waits for one.
@@ -232,21 +265,35 @@ pub(crate) async fn renew(
 /// Reply to a call with a patch
 ///
 /// Passes the same stages as the reply of any worker. The lease is the idempotency key: a retry gets the first outcome,
-/// a different reply is rejected. A late reply is recorded and rejected (`invocation_closed`).
+/// a different reply is rejected. A late reply is recorded and rejected (`invocation_closed`). With `next`, a retry gets
+/// the same next call only if both requests have the same `Idempotency-Key`.
 #[utoipa::path(post, operation_id = "answerCall", path = "/v1/boards/{board}/leases/{lease}/answer", tag = "leases", request_body = AnswerCallRequest,
     params(("board" = String, Path), ("lease" = String, Path, pattern = r"^(0|[1-9][0-9]{0,17}):(0|[1-9][0-9]{0,8})$"), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
-    responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
+    responses((status = 200, description = "Outcome of the proposal", body = AnswerOutcome)))]
 pub(crate) async fn answer(
     OnPart { daemon, caller, board, part: lease }: OnPart<String>,
-    _: IdempotencyHeader,
+    key: IdempotencyHeader,
     StrictJson(answer): StrictJson<AnswerCallRequest>,
 ) -> ApiResult<impl IntoResponse> {
     let worker = WorkerName::from(answer.worker);
     caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
-    outcome_response(
-        submit_reply(&daemon, &caller, &board, &worker, &lease, answer.patch, answer.usage.map(TokenUsage::usage))
-            .await?,
-    )
+    let wanted = match answer.next {
+        Some(next) => Some((seconds(next.seconds)?, patience(next.wait)?)),
+        None => None,
+    };
+    let usage = answer.usage.map(TokenUsage::usage);
+    let outcome = submit_reply(&daemon, &caller, &board, &worker, &lease, answer.patch, usage).await?;
+    let (repetition, outcome) = ProposalOutcome::with_status(outcome)?;
+    let next = match wanted {
+        Some((lasts, patience)) => {
+            // The outcome is decided: an error of the next lease does not replace it.
+            let leased =
+                acquire(&daemon, &board, &worker, lasts, patience, holder(&caller, &key)).await.unwrap_or(None);
+            Some(leased.map(|lease| LeasedCall::new(&lease, daemon.clock.now())))
+        }
+        None => None,
+    };
+    Ok((replayed(repetition), SortedJson(AnswerOutcome { outcome, next })))
 }
 
 pub(crate) async fn submit_reply(

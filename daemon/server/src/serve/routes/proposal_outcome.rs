@@ -63,6 +63,16 @@ impl ProposalOutcome {
         })
     }
 
+    /// Returns the outcome of a proposal, and the status of its key.
+    pub(crate) fn with_status(outcome: Outcome) -> ApiResult<(IdempotencyStatus, Self)> {
+        let (is_repeated, outcome) = Self::read(outcome)?;
+        let repetition = match is_repeated {
+            true if outcome.outcome == AWAITING_APPROVAL => IdempotencyStatus::InProgress,
+            is_repeated => IdempotencyStatus::from(is_repeated),
+        };
+        Ok((repetition, outcome))
+    }
+
     /// Returns the outcome of an earlier proposal with the same key.
     fn remembered(earlier: RememberedOutcome) -> ApiResult<Self> {
         Ok(match earlier {
@@ -84,11 +94,7 @@ impl ProposalOutcome {
 }
 
 pub(crate) fn outcome_response(outcome: Outcome) -> ApiResult<impl IntoResponse> {
-    let (is_repeated, outcome) = ProposalOutcome::read(outcome)?;
-    let repetition = match is_repeated {
-        true if outcome.outcome == AWAITING_APPROVAL => IdempotencyStatus::InProgress,
-        is_repeated => IdempotencyStatus::from(is_repeated),
-    };
+    let (repetition, outcome) = ProposalOutcome::with_status(outcome)?;
     Ok((StatusCode::OK, replayed(repetition), SortedJson(outcome)))
 }
 
