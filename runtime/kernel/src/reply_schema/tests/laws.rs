@@ -342,7 +342,7 @@ fn what_a_form_lets_through_is_granted_and_is_there() {
     // `test` changes nothing, so it never results in more than a no-op. Moves are rare: some hundred cases have few.
     let is_covered = || applied.get()[..5].iter().all(|&count| count >= 3);
     for _ in 0..20 {
-        run(100, &situations, &law);
+        run(100, &situations, law);
         if is_covered() {
             break;
         }
