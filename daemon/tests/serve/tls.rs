@@ -72,7 +72,7 @@ mod with {
 #[cfg(not(feature = "tls"))]
 #[test]
 fn a_binary_without_tls_refuses_to_listen_without_it() {
-    let daemon = crate::daemon::Daemon::at_rest(&[]);
+    let daemon = crate::daemon::Daemon::not_started(&[]);
     let config = "[serve]\ntls = {cert = \"cert.pem\", key = \"key.pem\"}\n";
     std::fs::write(daemon.path().join("patchboard.toml"), config).expect("a file can be written");
     let refused = daemon.command(&["serve", "--listen", "127.0.0.1:0"]).output().expect("the binary can be run");
