@@ -140,13 +140,13 @@ impl Campaign {
             drop(sender);
             // Verdicts arrive in completion order and are reported in job order.
             let mut early = BTreeMap::new();
-            let mut told = 0;
+            let mut reported = 0;
             for (index, verdict, denials) in receiver {
                 early.insert(index, (verdict, denials));
-                while let Some((verdict, denials)) = early.remove(&told) {
+                while let Some((verdict, denials)) = early.remove(&reported) {
                     tell(&verdict);
                     report.count(&verdict, denials);
-                    told += 1;
+                    reported += 1;
                 }
             }
         });

@@ -71,8 +71,8 @@ pub trait Scenario: Sync {
 
 /// Returns the path that triggered a worker, as its view states it.
 pub fn trigger_path(view: &str) -> Option<&str> {
-    let (_, told) = view.rsplit_once("You were woken by rule ")?;
-    told.split_once(", because ")?.1.split_whitespace().next()
+    let (_, cause) = view.rsplit_once("You were woken by rule ")?;
+    cause.split_once(", because ")?.1.split_whitespace().next()
 }
 
 /// Returns the workers that can fail in this way.

@@ -93,12 +93,12 @@ fn what_is_written_beside_a_contract_or_is_a_lie_is_wrong_when_it_is_committed()
             for worker in scenario.blueprint().workers.keys() {
                 for _ in 0..4 {
                     let Some(lie) = scenario.false_claim(worker.as_str(), document, &mut random) else { continue };
-                    let mut told = document.clone();
-                    if lie.is_empty() || !honest::apply(&mut told, &lie) || told == *document {
+                    let mut changed = document.clone();
+                    if lie.is_empty() || !honest::apply(&mut changed, &lie) || changed == *document {
                         continue;
                     }
                     lies += 1;
-                    noticed += usize::from(!scenario.document_errors(&told).is_empty());
+                    noticed += usize::from(!scenario.document_errors(&changed).is_empty());
                 }
             }
         }

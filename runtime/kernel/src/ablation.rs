@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_mode_is_recorded_as_little_and_read_back() {
-        for (mode, recorded, told) in [
+        for (mode, recorded, text) in [
             (Mode::default(), json!({"system": "patchboard"}), "patchboard"),
             (
                 Mode::without([Component::Slicing, Component::Patch]),
@@ -196,7 +196,7 @@ mod tests {
         ] {
             assert_eq!(serde_json::to_value(&mode).expect("JSON"), recorded);
             assert_eq!(serde_json::from_value::<Mode>(recorded).expect("a mode"), mode);
-            assert_eq!(mode.to_string(), told);
+            assert_eq!(mode.to_string(), text);
         }
         for wrong in [json!({"system": "other"}), json!({"system": "plain", "ablate": ["patch"]}), Value::Null] {
             assert!(serde_json::from_value::<Mode>(wrong.clone()).is_err(), "{wrong}");

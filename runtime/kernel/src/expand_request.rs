@@ -135,9 +135,9 @@ mod tests {
             (json!({"at": "/m", "from": "key60"}), "/m from key60"),
             (json!({"at": "/t", "from": 3000}), "/t from 3000"),
         ];
-        for (form, told) in forms {
+        for (form, text) in forms {
             let asked = ExpandRequest::parse(&form).expect("it is a form");
-            assert_eq!((json!(asked), asked.to_string().as_str()), (form, told));
+            assert_eq!((json!(asked), asked.to_string().as_str()), (form, text));
         }
         let bad = [json!("a"), json!({"at": "/m"}), json!({"at": "m", "from": 1}), json!({"at": "/m", "from": -1})];
         for bad in bad.into_iter().chain([json!({"at": "/m", "from": 1, "to": 2}), json!(null), json!(["/a"])]) {

@@ -187,7 +187,7 @@ impl Plan {
             let reply_format = reply_format.map_err(|error| format!("workers.{name}.format: {error}"))?;
             let fixed = FixedParts::new(&worker, &schema, interface, paths);
             let fixed = fixed.beginning_with(&state.initial).replying_in(reply_format);
-            let is_told = !is_ablated || mode.has(Component::Feedback);
+            let shows_rejections = !is_ablated || mode.has(Component::Feedback);
             let files = worker.files.as_ref().map(Access::compile).transpose();
             let files = files.map_err(|error| format!("workers.{name}.files.{error}"))?.map(Arc::new);
             if blueprint.workspace.is_some() {
@@ -216,7 +216,7 @@ impl Plan {
                 interface,
                 files,
                 steps: Step::of_mode(&mode, is_ablated),
-                shows_rejections: is_told,
+                shows_rejections,
                 journal_format: journal,
                 fixed,
             };

@@ -242,8 +242,8 @@ impl ActivationCollector<'_> {
         let worker = worker.filter(|_| can_be_asked).cloned();
         let is_joined_on = self.plan.joined_on(&rule.name).next().is_some();
         let is_said = |activation: &Activation| match activation {
-            Activation::Skip { rule: said, worker: whom, trigger: of, .. } => {
-                *said == rule.name && (!is_joined_on || (*of == trigger && *whom == worker))
+            Activation::Skip { rule: said, worker: target, trigger: of, .. } => {
+                *said == rule.name && (!is_joined_on || (*of == trigger && *target == worker))
             }
             Activation::Invoke { .. } => false,
         };
@@ -301,7 +301,7 @@ fn evaluate_rule(
         Err(message) if rule.when.as_ref().is_some_and(|when| !when.uses(BOUND)) => (&nothing, Some(message)),
         Err(message) => return collector.skip(rule, None, trigger, message.clone()),
     };
-    let whom = match &rule.selector {
+    let selected = match &rule.selector {
         None => Ok(rule.workers.as_slice()),
         Some(chosen) => {
             let name = value.text_at(&chosen.at);
@@ -329,7 +329,7 @@ fn evaluate_rule(
     if let Some(message) = is_unbound {
         return collector.skip(rule, None, trigger, message.clone());
     }
-    let workers = match whom {
+    let workers = match selected {
         Ok(workers) => workers,
         Err(message) => return collector.skip(rule, None, trigger, message),
     };

@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn one_of_something_is_no_plural() {
-        let told = |count: u32| format!("{} {} there", counted(count, "line"), is_or_are(count));
-        assert_eq!([0, 1, 2].map(told), ["0 lines are there", "1 line is there", "2 lines are there"]);
+        let sentence = |count: u32| format!("{} {} there", counted(count, "line"), is_or_are(count));
+        assert_eq!([0, 1, 2].map(sentence), ["0 lines are there", "1 line is there", "2 lines are there"]);
     }
 
     #[test]

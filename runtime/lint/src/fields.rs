@@ -56,7 +56,7 @@ impl Linter<'_> {
                 let pair = seat.writes.iter().filter(replaces).find_map(|write| {
                     // Two conditions let the state decide between the writers; disjoint `value` schemas let the value
                     // decide.
-                    let is_told_apart = |met: &Write<'_>| {
+                    let is_disjoint = |met: &Write<'_>| {
                         (write.grant.condition.is_some() && met.grant.condition.is_some())
                             || are_apart(write.grant.value.as_ref(), met.grant.value.as_ref())
                     };
@@ -64,7 +64,7 @@ impl Linter<'_> {
                     let met = others.find(|met| {
                         self.effort.spend(WorkKind::Grants, write.pattern.steps())
                             && write.pattern.overlaps(&met.pattern)
-                            && !is_told_apart(met)
+                            && !is_disjoint(met)
                     });
                     met.map(|met| (write, met))
                 });

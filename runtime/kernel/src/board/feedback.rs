@@ -28,7 +28,7 @@ pub(super) fn for_author(rejected: &Rejected, bound: &Bindings) -> Value {
 pub(super) fn has_bindings(shown: &Value, bound: &Bindings) -> bool {
     match shown.get(BOUND) {
         None => bound.is_empty(),
-        Some(told) => *told == bound.to_value(),
+        Some(recorded) => *recorded == bound.to_value(),
     }
 }
 
@@ -45,16 +45,16 @@ pub(super) fn for_other(
     if shown["stage"] == Stage::Freshness.as_str() {
         return None;
     }
-    let told = |violation: &Value| {
+    let reduced = |violation: &Value| {
         let pointer = PointerBuf::parse(violation["pointer"].as_str()?).ok()?;
         let is_common = !pointer.is_root() && contract.writes_around(&pointer) && !readable.may_hide_at(&pointer);
-        let mut told = Map::new();
+        let mut members = Map::new();
         for member in ["code", "pointer", "rule"] {
-            told.extend(violation.get(member).map(|value| (member.to_owned(), value.clone())));
+            members.extend(violation.get(member).map(|value| (member.to_owned(), value.clone())));
         }
-        is_common.then_some(Value::Object(told))
+        is_common.then_some(Value::Object(members))
     };
-    let violations = shown["violations"].as_array().into_iter().flatten().filter_map(told);
+    let violations = shown["violations"].as_array().into_iter().flatten().filter_map(reduced);
     let violations: Vec<Value> = violations.take(PLACES_MAX).collect();
     let (stage, code) = (&shown["stage"], &shown["code"]);
     (!violations.is_empty()).then(|| json!({"by": author, "stage": stage, "code": code, "violations": violations}))

@@ -110,8 +110,8 @@ impl Board {
             return Vec::new();
         }
         let of_others = self.feedback.iter().filter(|(other, _)| *other != worker).flat_map(|(other, recent)| {
-            let told = |shown| feedback::for_other(&seat.contract, readable, other, shown);
-            recent.iter().filter_map(move |(seq, shown)| Some((*seq, told(shown)?)))
+            let reduced = |shown| feedback::for_other(&seat.contract, readable, other, shown);
+            recent.iter().filter_map(move |(seq, shown)| Some((*seq, reduced(shown)?)))
         });
         let mut of_others: Vec<_> = of_others.collect();
         of_others.sort_by_key(|(seq, _)| Reverse(*seq));

@@ -175,7 +175,7 @@ impl Board {
             check_limit(raised.journal, Ok(journal), board, BoardLimits::JOURNAL_MAX, of_journal),
         ];
         let worker = self.worker_of(retried);
-        let whose = worker.as_ref().map_or_else(String::new, |worker| format!("worker {worker}"));
+        let owner = worker.as_ref().map_or_else(String::new, |worker| format!("worker {worker}"));
         let limits = |of: &str| match &worker {
             Some(worker) => none(&format!("`limits.{of}` of worker {worker}")),
             None => "a limit of a worker is raised with the worker's name".to_owned(),
@@ -185,8 +185,8 @@ impl Board {
         let least = least.ok_or_else(|| limits("tokens"));
         let money = by_rule().find_map(|limits| limits.worker_money);
         let of_worker = [
-            check_limit(of_worker.tokens, least, &whose, BoardLimits::TOKENS_MAX, of_tokens),
-            check_limit(of_worker.money, money.ok_or_else(|| limits("money")), &whose, u64::MAX, of_money),
+            check_limit(of_worker.tokens, least, &owner, BoardLimits::TOKENS_MAX, of_tokens),
+            check_limit(of_worker.money, money.ok_or_else(|| limits("money")), &owner, u64::MAX, of_money),
         ];
         of_board.into_iter().chain(of_worker).flatten()
     }
@@ -224,13 +224,13 @@ impl Board {
             return None;
         }
         let (worker, BudgetExceeded { resource, needed, left, .. }) = self.shortfall_of_all(retried, chosen)?;
-        let whose = match resource {
+        let owner = match resource {
             Resource::BranchTokens | Resource::WorkerTokens | Resource::WorkerMoney => "worker",
             Resource::Invocations | Resource::BoardTokens | Resource::BoardMoney => "board",
         };
         let unit = resource.unit();
         Some(format!(
-            "a call of worker {worker} needs {needed} {unit}, and of {resource} {left} are left: raise the limit of the {whose}"
+            "a call of worker {worker} needs {needed} {unit}, and of {resource} {left} are left: raise the limit of the {owner}"
         ))
     }
 
@@ -282,7 +282,7 @@ fn not_given_up(retried: &Retried) -> Option<String> {
 fn check_limit(
     named: Option<u64>,
     in_force: Result<u64, String>,
-    whose: &str,
+    owner: &str,
     most: u64,
     words: impl Fn(u64) -> String,
 ) -> Option<String> {
@@ -290,7 +290,7 @@ fn check_limit(
     match in_force {
         Err(why) => Some(why),
         Ok(in_force) if named <= in_force => {
-            Some(format!("{whose} may use {} already: name more than that", words(in_force)))
+            Some(format!("{owner} may use {} already: name more than that", words(in_force)))
         }
         Ok(_) if named > most => Some(format!("{} are too many: {} at most", words(named), words(most))),
         Ok(_) => None,

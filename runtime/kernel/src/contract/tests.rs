@@ -476,26 +476,26 @@ fn what_is_granted_under_a_condition_is_allowed_where_it_holds() {
 fn a_refusal_says_the_condition_and_nothing_of_what_is_there() {
     let contract =
         of_owners(json!([{"path": "/tasks/*/result", "where": {"of": "/tasks/*", "expr": "self.owner ==\n  worker"}}]));
-    let told = |document: Value| {
+    let refusals = |document: Value| {
         let operation = json!({"op": "add", "path": "/tasks/b/result", "value": 3});
         judge(&contract, &document, operation, &schema(json!(true)))
     };
-    let violations = told(json!({"tasks": {"b": {"owner": "bob"}}}));
+    let violations = refusals(json!({"tasks": {"b": {"owner": "bob"}}}));
     assert_eq!(
         violations[0].message,
         "the grant on `/tasks/*/result` holds only where this is true of `/tasks/*`: self.owner == worker"
     );
     assert_eq!(violations[0].expected, Some(json!([{"of": "/tasks/*", "expr": "self.owner ==\n  worker"}])));
     // The rejection reveals neither the owner nor the existence of the value.
-    assert_eq!(violations, told(json!({"tasks": {"b": {"owner": "bobette"}}})));
-    assert_eq!(violations, told(json!({"tasks": {"b": 7}})));
+    assert_eq!(violations, refusals(json!({"tasks": {"b": {"owner": "bobette"}}})));
+    assert_eq!(violations, refusals(json!({"tasks": {"b": 7}})));
     let allowed = contract.allowed(&["/tasks/b/result"], &schema(json!(true)));
     assert_eq!(allowed[0].condition.as_ref().map(|of| of.of.as_str()), Some("/tasks/*"));
     // A contract without a worker has no `worker` variable.
-    let nobodys =
+    let without_worker =
         self::contract(json!([]), json!([{"path": "/a/x", "where": {"of": "/a", "expr": "worker == 'ada'"}}]));
     check(
-        &nobodys,
+        &without_worker,
         &json!({"a": {}}),
         &[(json!({"op": "add", "path": "/a/x", "value": 1}), &[(Code::ConditionNotMet, "/a/x")])],
     );
@@ -528,8 +528,8 @@ fn nobody_makes_a_condition_true_in_the_patch_that_needs_it() {
         {"path": "/tasks/*/result", "where": {"of": "/tasks/*", "expr": OWN}},
     ]));
     let document = json!({"tasks": {"a": {"owner": "ada"}, "b": {"owner": "bob"}}});
-    let to = |who: &str, owner: &str| json!({"op": "replace", "path": format!("/tasks/{who}/owner"), "value": owner});
-    let result = |who: &str| json!({"op": "add", "path": format!("/tasks/{who}/result"), "value": 1});
+    let to = |task: &str, owner: &str| json!({"op": "replace", "path": format!("/tasks/{task}/owner"), "value": owner});
+    let result = |task: &str| json!({"op": "add", "path": format!("/tasks/{task}/result"), "value": 1});
     assert_eq!(
         judge_all(&contract, &document, json!([to("b", "ada"), result("b")])),
         [None, Some(Code::ConditionNotMet)]

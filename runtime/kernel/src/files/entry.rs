@@ -183,10 +183,10 @@ pub(super) fn operations(
         });
         return vec![json!({"op": "add", "path": place.as_str(), "value": value})];
     };
-    let is_anew = mutants::is_active(Mutant::RestartVersions)
+    let is_restarted = mutants::is_active(Mutant::RestartVersions)
         && node.child("hash").is_some_and(|hash| matches!(hash, Node::Null));
     let before = node.child("version").and_then(number).unwrap_or_default();
-    let version = if is_anew { 1 } else { before.saturating_add(1) };
+    let version = if is_restarted { 1 } else { before.saturating_add(1) };
     let moves: Option<Vec<(u32, u32, u32)>> =
         change.hunks.as_ref().filter(|hunks| hunks.len() <= MOVES_MAX).map(|hunks| {
             let moves = hunks.iter().map(LineShift::from);

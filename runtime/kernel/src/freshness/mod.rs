@@ -232,8 +232,8 @@ impl ConflictBuilder<'_> {
         let Some(was_readable) = &self.was_readable else { return };
         let place = &*target.place;
         let mut known = self.conflict.violations.iter();
-        let is_told = known.any(|known| known.code == Code::UnseenTarget && known.pointer == place.as_str());
-        if !is_told && !self.is_full() && basis.is_unseen(place, was_readable) {
+        let is_known = known.any(|known| known.code == Code::UnseenTarget && known.pointer == place.as_str());
+        if !is_known && !self.is_full() && basis.is_unseen(place, was_readable) {
             let message = "you were not shown the whole of it, so you cannot write over it; change only what you see";
             let violation = Violation::new(Code::UnseenTarget, place.as_str(), message).with_op(target.op);
             let violation = violation.with_found(self.payload(place));

@@ -11,9 +11,9 @@ use crate::targets::Targets;
 
 const LIMITS: ResultLimits = ResultLimits { bytes: 1 << 20, depth: 64 };
 
-struct Nobody;
+struct NoCommits;
 
-impl CommitLookup for Nobody {
+impl CommitLookup for NoCommits {
     fn commit_of(&self, version: Version) -> Option<(Seq, WorkerName)> {
         Some((Seq(version.0 * 10), "rival".into()))
     }
@@ -58,7 +58,7 @@ fn judged(mode: Freshness, before: &State, now: &State, reads: &[&str], patch: V
         basis: Some(&basis),
         invocation: Some(InvocationId(1)),
         reservations: &Reservations::default(),
-        commits: &Nobody,
+        commits: &NoCommits,
     };
     let inputs =
         Inputs { mode, wants_seen: true, contract: &contract.expect("a contract"), state: now, context: &context };

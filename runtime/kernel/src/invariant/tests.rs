@@ -176,11 +176,11 @@ fn what_takes_the_place_of_the_whole_is_new() {
 fn violations_say_which_invariant_and_where() {
     let state = json!({"tasks": [{"n": 1}, {"n": 7}, {}], "limit": 3});
     let tree = Node::from_value(&state, &edit(0));
-    let told = |message: &str, invariant| Invariant { message: Some(message.to_owned()), ..invariant };
+    let with_message = |message: &str, invariant| Invariant { message: Some(message.to_owned()), ..invariant };
     let invariants = [
         invariant("/tasks/*", "self.n < state.limit"),
-        told("raise the limit", invariant("", "state.limit > 3")),
-        told("give it", invariant("/tasks/*", "self.m > 3")),
+        with_message("raise the limit", invariant("", "state.limit > 3")),
+        with_message("give it", invariant("/tasks/*", "self.m > 3")),
     ];
     let violations = check_whole(&invariants, &tree);
     let found: Vec<_> =

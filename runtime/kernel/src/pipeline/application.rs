@@ -87,11 +87,11 @@ pub(super) fn apply_edit(judgement: &mut Judgement<'_>, edit: &EditProposal<'_>)
 /// Appends the message about the writes of a worker's patch, for the workers of a plain blackboard.
 pub(super) fn append_message(judgement: &mut Judgement<'_>, worker: &WorkerName) -> Vec<Violation> {
     let Judgement { plan, state, ops, candidate, changes, .. } = judgement;
-    let told = if judgement.is_derived { String::new() } else { reply_conversion::describe_patch(ops) };
-    if told.is_empty() {
+    let description = if judgement.is_derived { String::new() } else { reply_conversion::describe_patch(ops) };
+    if description.is_empty() {
         return Vec::new();
     }
-    let message = reply_conversion::message_op(state.root(), worker, &told);
+    let message = reply_conversion::message_op(state.root(), worker, &description);
     let posted = Value::Array(vec![message.clone()]);
     judgement.appended_message = Some(message);
     let apply = |op: &Op<'_>| {

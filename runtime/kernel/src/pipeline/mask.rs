@@ -117,28 +117,28 @@ fn mask_hidden_places(stage: Stage, violations: &mut Vec<Violation>, readable: &
             violation.expected = None;
         }
     }
-    let mut told: Vec<Violation> = Vec::with_capacity(violations.len());
+    let mut distinct: Vec<Violation> = Vec::with_capacity(violations.len());
     for violation in violations.drain(..) {
-        if !told.contains(&violation) {
-            told.push(violation);
+        if !distinct.contains(&violation) {
+            distinct.push(violation);
         }
     }
-    *violations = told;
+    *violations = distinct;
 }
 
 /// Masks a recorded rejection, an object with `stage` and `violations`, for what its worker may read now.
-pub(crate) fn mask_recorded(told: &mut Value, readable: &Readable<'_>) {
+pub(crate) fn mask_recorded(rejection: &mut Value, readable: &Readable<'_>) {
     if !readable.hides_something() {
         return;
     }
-    let Some(told) = told.as_object_mut() else { return };
-    let mut part = |name: &str| told.get_mut(name).map(Value::take).unwrap_or_default();
+    let Some(rejection) = rejection.as_object_mut() else { return };
+    let mut part = |name: &str| rejection.get_mut(name).map(Value::take).unwrap_or_default();
     let stage = part("stage");
     let violations = part("violations");
     let (Ok(stage), Ok(mut violations)) = (serde_json::from_value(stage), serde_json::from_value(violations)) else {
         return;
     };
     mask_hidden_places(stage, &mut violations, readable);
-    told.insert("stage".to_owned(), stage.as_str().into());
-    told.insert("violations".to_owned(), serde_json::json!(violations));
+    rejection.insert("stage".to_owned(), stage.as_str().into());
+    rejection.insert("violations".to_owned(), serde_json::json!(violations));
 }

@@ -89,14 +89,14 @@ fn word_violations(read: Checked<Unwrapped>, example: &str) -> Checked<Unwrapped
         let message = format!("the reply cannot be read; answer with {example}");
         Violation::new(Code::NotAPatch, "", message)
     };
-    let told = |violation: Violation| match violation.code {
+    let reduced = |violation: Violation| match violation.code {
         Code::InvalidJson | Code::NotAPatch if violation.pointer != "/pass" => unread(),
         _ => violation,
     };
     match read {
         Ok(unwrapped) if !unwrapped.reply.patch.is_array() => Err(vec![unread()]),
         Ok(unwrapped) => Ok(unwrapped),
-        Err(violations) => Err(violations.into_iter().map(told).collect()),
+        Err(violations) => Err(violations.into_iter().map(reduced).collect()),
     }
 }
 

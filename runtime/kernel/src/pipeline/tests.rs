@@ -36,9 +36,10 @@ fn what_changed_is_reported_as_far_as_the_worker_may_read() {
     ];
     let sight = Visibility { readable: &contract.readable(&crate::tree::Node::Null), in_view: None, written: &[] };
     mask::mask_violations(Stage::Freshness, &mut violations, &sight);
-    let told: Vec<String> = violations.iter().map(|violation| violation.message_with_author().into_owned()).collect();
+    let messages: Vec<String> =
+        violations.iter().map(|violation| violation.message_with_author().into_owned()).collect();
     assert_eq!(
-        told,
+        messages,
         [
             "it was changed (by rival)",
             // The worker reads its text: the move is no secret, but the other members are.

@@ -61,15 +61,15 @@ fn of_path(path: &Pointer, makes: bool, scene: &WildcardContext<'_>) -> Option<S
                 false if scene.format >= SINCE_RANGE_STARTS => format!("name one{parts}"),
                 false => format!("write the one that is meant{parts}"),
             };
-            let stands = format!("`{name}` stands for any {}", if is_array { "index" } else { "name" });
+            let meaning = format!("`{name}` stands for any {}", if is_array { "index" } else { "name" });
             let rest = match is_array {
                 true => String::new(),
                 false => format!(". A member called `{name}` is written with its object"),
             };
             // The choice comes first because a small view truncates the end.
             return Some(match scene.format >= SINCE_RANGE_STARTS {
-                true => format!("{choice}; {stands}{rest}"),
-                false => format!("{stands}; {choice}{rest}"),
+                true => format!("{choice}; {meaning}{rest}"),
+                false => format!("{meaning}; {choice}{rest}"),
             });
         }
         node = next?;

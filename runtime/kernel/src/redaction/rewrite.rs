@@ -216,14 +216,14 @@ impl<'a> Rewriter<'a> {
                 self.pointers(&mut values, is_asked);
                 self.rename_trigger(&mut values);
                 let before = scheduled.follows.or(scheduled.retries);
-                let is_told = before.is_some_and(|before| self.answered.contains(&before));
+                let is_answered = before.is_some_and(|before| self.answered.contains(&before));
                 let is_signalled =
                     matches!(&scheduled.trigger, Trigger::Signal { seq, .. } if self.touched.contains(seq));
-                if is_told {
+                if is_answered {
                     // Every further request of the invocation repeats the answer.
                     self.answered.insert(scheduled.invocation);
                 }
-                if is_told || is_signalled {
+                if is_answered || is_signalled {
                     self.touched.insert(record.seq);
                 }
             }

@@ -17,9 +17,9 @@ use crate::view;
 mod laws;
 
 /// Finds no commit for any version.
-struct Nobody;
+struct NoCommits;
 
-impl CommitLookup for Nobody {
+impl CommitLookup for NoCommits {
     fn commit_of(&self, _: Version) -> Option<(Seq, WorkerName)> {
         None
     }
@@ -56,7 +56,7 @@ impl Scene {
             newest: 0,
             may_expand: true,
             compiler: crate::view::COMPILER,
-            commits: &Nobody,
+            commits: &NoCommits,
             budget,
         });
         let pointers =

@@ -318,12 +318,12 @@ fn check_effect_of(
     before: &Value,
     after: &Value,
 ) -> Result<(), TestCaseError> {
-    let told = |node: &Option<Node>| node.as_ref().map(Node::to_value);
+    let value_of = |node: &Option<Node>| node.as_ref().map(Node::to_value);
     let taken = match op {
         Op::Move { from, .. } | Op::Remove { path: from } => from.resolve(before).ok(),
         _ => None,
     };
-    prop_assert_eq!(told(&applied.removed), taken.cloned());
+    prop_assert_eq!(value_of(&applied.removed), taken.cloned());
     let arrived = match *op {
         Op::Add { value, .. } | Op::Replace { value, .. } => value,
         Op::Copy { from, .. } | Op::Move { from, .. } => from.resolve(before).expect("it was there"),
@@ -337,7 +337,7 @@ fn check_effect_of(
         }
     };
     prop_assert_eq!(effect.lands_at.resolve(after).ok(), Some(arrived));
-    prop_assert_eq!(told(&applied.made), Some(arrived.clone()));
+    prop_assert_eq!(value_of(&applied.made), Some(arrived.clone()));
     let mut without = before.clone();
     if let Op::Move { from, .. } = op {
         let removal = PatchOperation::Remove(json_patch::RemoveOperation { path: from.to_buf() });
@@ -352,7 +352,7 @@ fn check_effect_of(
     };
     prop_assert_eq!(effect.kind, Some(kind));
     let over = (kind == GrantOp::Replace).then(|| effect.lands_at.resolve(&without).ok()).flatten();
-    prop_assert_eq!(told(&applied.overwritten), over.cloned());
+    prop_assert_eq!(value_of(&applied.overwritten), over.cloned());
     let appends = kind == GrantOp::Add && array.is_some();
     let granted_at = effect.granted_at.as_str();
     prop_assert_eq!(granted_at.ends_with("/-"), appends || op.path().as_str().ends_with("/-"));

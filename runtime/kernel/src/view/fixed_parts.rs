@@ -72,8 +72,9 @@ impl FixedParts {
     /// Adds the initial document of a board, if its workers see only messages.
     #[must_use]
     pub(crate) fn beginning_with(mut self, initial: &Value) -> Self {
-        let is_told = self.interface == Interface::Message && initial.as_object().is_some_and(|all| !all.is_empty());
-        if is_told {
+        let has_beginning =
+            self.interface == Interface::Message && initial.as_object().is_some_and(|all| !all.is_empty());
+        if has_beginning {
             self.beginning = format!("The document at the beginning: {}\n", text::whole_json(initial));
         }
         self

@@ -138,12 +138,12 @@ pub(super) fn trigger(trigger: &Value, may_show: &dyn Fn(&str) -> bool) -> Strin
             }
         }
     }
-    let stands = |(name, token): (&String, &Value)| {
+    let describe = |(name, token): (&String, &Value)| {
         let token = token.as_str().map(text::name).unwrap_or_default();
         format!("{{{name}}} is {}", text::prose(&token, TOKEN_MAX))
     };
     let bound: Vec<String> =
-        trigger.get("bound").and_then(Value::as_object).into_iter().flatten().map(stands).collect();
+        trigger.get("bound").and_then(Value::as_object).into_iter().flatten().map(describe).collect();
     // The values of names are necessary for any answer, so they are never cut off.
     let bound = if bound.is_empty() { String::new() } else { format!("Here {}.\n", bound.join(", ")) };
     format!("{}.\n{bound}", text::prose(&line, TRIGGER_MAX - 2))

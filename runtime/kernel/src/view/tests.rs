@@ -40,9 +40,9 @@ fn no_schema(_: &Pattern) -> Option<Value> {
 }
 
 /// Finds no commit for any version.
-struct Nobody;
+struct NoCommits;
 
-impl CommitLookup for Nobody {
+impl CommitLookup for NoCommits {
     fn commit_of(&self, _: Version) -> Option<(crate::id::Seq, crate::id::WorkerName)> {
         None
     }
@@ -203,7 +203,7 @@ fn a_compiled_view_takes_grants_from_the_contract_and_fragments_from_the_schema(
     let fixed = FixedParts::new(&worker, &schema, Interface::Patch, PathSyntax::Plain);
     let with = |state: &State, budget| {
         let (readable, fixed) = (&contract.readable(state.root()), &fixed);
-        let (feedback, expand, may_expand, commits) = (&[][..], &[][..], false, &Nobody);
+        let (feedback, expand, may_expand, commits) = (&[][..], &[][..], false, &NoCommits);
         let trigger = &trigger;
         let worker = &worker;
         compile(&Inputs {

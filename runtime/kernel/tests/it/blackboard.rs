@@ -345,8 +345,8 @@ fn of_more_than_a_view_holds_the_newest_messages_are_shown_whole() {
                 _ => assert!(whole.len() > held - 5, "{worker}: {whole:?}"),
             }
             // The view states the number of messages.
-            let told = format!("/board/public: {messages} elements");
-            assert_eq!(view.contains(&told), first > 0, "{worker}: {}", &view[..200]);
+            let line = format!("/board/public: {messages} elements");
+            assert_eq!(view.contains(&line), first > 0, "{worker}: {}", &view[..200]);
         }
     }
 }
@@ -377,7 +377,7 @@ impl Act {
             (Self::Open(members), Some(name)) if members.len() > 1 => {
                 let about: Vec<Value> =
                     members.iter().map(|from| json!({"from": from, "text": secret(name, 0)})).collect();
-                let turns = |act: &'static str| members.iter().map(move |who| json!({"who": who, "act": act}));
+                let turns = |act: &'static str| members.iter().map(move |member| json!({"who": member, "act": act}));
                 let agenda: Vec<Value> = turns("discuss").chain(turns("conclude")).collect();
                 let room = json!({"members": members, "about": about, "agenda": agenda, "messages": []});
                 json!([{"op": "add", "path": format!("/board/rooms/{name}"), "value": room}])
@@ -424,14 +424,15 @@ fn is_silent(
     own: &BTreeSet<(String, &'static str)>,
 ) -> usize {
     let closed = rooms.iter().filter(|(_, members)| !members.contains(&worker));
-    let told = |(room, _): &(&&'static str, _)| !own.contains(&(worker.to_owned(), **room)) && text.contains(**room);
+    let is_named =
+        |(room, _): &(&&'static str, _)| !own.contains(&(worker.to_owned(), **room)) && text.contains(**room);
     for room in closed.clone() {
         assert!(
             !text.contains(&format!("<{}>", room.0.to_uppercase())),
             "{worker} is told what is in {}: {text}",
             room.0
         );
-        assert!(!told(&room), "{worker} is told that there is {}: {text}", room.0);
+        assert!(!is_named(&room), "{worker} is told that there is {}: {text}", room.0);
     }
     closed.count()
 }
@@ -485,8 +486,8 @@ fn rooms_of_random_members_are_reported_to_members_only() {
             own.extend(ROOMS.iter().filter(|room| text.contains(**room)).map(|room| (worker.clone(), *room)));
             let outcome = played.answer(reply.clone(), None);
             if let Outcome::Rejected { rejection, .. } | Outcome::RejectedUnrecorded(rejection) = &outcome {
-                let told = json!(rejection).to_string();
-                hidden += is_silent(&worker, &told, &rooms, &own);
+                let rejected = json!(rejection).to_string();
+                hidden += is_silent(&worker, &rejected, &rooms, &own);
                 *counted.borrow_mut().2.entry(rejection.code.to_string()).or_default() += 1;
             }
             if let (Outcome::Committed { .. }, Some(room)) = (&outcome, reply[0]["value"]["members"].as_array()) {

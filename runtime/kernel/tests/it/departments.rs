@@ -94,7 +94,7 @@ fn manifests(name: &'static str) -> impl Strategy<Value = Value> {
     });
     let actions = prop::collection::btree_map("[a-m][a-z0-9_]{0,11}", (0_usize..4, any::<u64>(), any::<u64>()), 1..5);
     let words = "[ -~]{1,60}";
-    (fields, actions, words, any::<bool>(), any::<bool>()).prop_map(move |(fields, actions, words, who, promises)| {
+    (fields, actions, words, any::<bool>(), any::<bool>()).prop_map(move |(fields, actions, words, has_who, promises)| {
         let names: Vec<&String> = fields.keys().collect();
         let some = |bits: u64| -> Vec<&String> {
             let some: Vec<&String> =
@@ -114,7 +114,7 @@ fn manifests(name: &'static str) -> impl Strategy<Value = Value> {
         let actions: Map<String, Value> = actions.into_iter().map(|(name, how)| (name, action(how))).collect();
         let first = actions.keys().next().expect("there is one").clone();
         let mut needs = json!({"text": {"type": "string"}});
-        if who {
+        if has_who {
             needs["who"] = json!({"type": "string", "maxLength": 9});
         }
         let mut manifest = json!({
@@ -344,8 +344,8 @@ fn a_member_that_only_classify_may_see_is_in_no_other_prompt() {
         json!([{"text": "Remember the zebra.", "classified": {"action": "add", "slots": {"item": "zebra"}}}]);
     let blueprint = checked([manifest]).blueprint.expect("it is sound");
     for (name, worker) in &blueprint.boards["notes"].workers {
-        let told = serde_json::to_string(worker).expect("JSON");
-        assert_eq!(told.contains("zebra"), name.as_str() == "classify", "{name}");
+        let text = serde_json::to_string(worker).expect("JSON");
+        assert_eq!(text.contains("zebra"), name.as_str() == "classify", "{name}");
     }
 }
 

@@ -184,14 +184,14 @@ proptest! {
         }
         // A long name may be truncated if it stays distinct from all others.
         let words: std::collections::BTreeSet<&str> = seen.split(|c: char| !c.is_ascii_alphanumeric() && c != '…').collect();
-        let is_told = |id: &&String| {
+        let is_named = |id: &&String| {
             let begins = |word: &&str| {
                 let begun = word.strip_suffix('…');
                 begun.is_some_and(|begun| ids.range(begun.to_owned()..).next() == Some(*id))
             };
             words.contains(id.as_str()) || words.iter().any(begins)
         };
-        let missing: Vec<_> = ids.iter().filter(|id| !is_told(id)).collect();
+        let missing: Vec<_> = ids.iter().filter(|id| !is_named(id)).collect();
         prop_assert!(missing.is_empty(), "{missing:?} are in none of the views, the last of which is\n{}", played.view());
         played.holds();
     }

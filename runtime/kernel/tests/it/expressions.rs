@@ -63,9 +63,9 @@ fn a_status_only_moves_forward_wherever_it_stands() {
     assert!(is_committed(&mut played, put("/claims/b", json!({"status": "open"}))), "nothing was there");
     assert!(!is_committed(&mut played, put("/claims/a/status", json!("open"))));
     assert!(is_committed(&mut played, put("/claims/a/status", json!("closed"))));
-    let anew =
+    let replaced =
         json!([{"op": "remove", "path": "/claims/a"}, {"op": "add", "path": "/claims/a", "value": {"status": "open"}}]);
-    assert!(!is_committed(&mut played, anew), "one patch that takes it away and makes it anew changes it");
+    assert!(!is_committed(&mut played, replaced), "one patch that takes it away and makes it anew changes it");
     // Shifted elements are compared with their value at their previous index.
     let shifted = json!([
         {"op": "add", "path": "/rows/0", "value": {"n": 0, "status": "open"}},

@@ -27,7 +27,7 @@ fn review() -> Played {
 }
 
 /// Returns the feedback lines of a worker that is triggered now.
-fn told(played: &mut Played, worker: &str) -> Vec<String> {
+fn feedback(played: &mut Played, worker: &str) -> Vec<String> {
     played.give(patchboard_kernel::board::Input::Signal { name: worker.into(), value: json!(null), key: None });
     let lines = played.view().lines().skip_while(|line| *line != "## Refused before").skip(1);
     lines.take_while(|line| !line.starts_with("## ")).map(str::to_owned).collect()
@@ -39,10 +39,10 @@ fn others_refusals_where_a_worker_writes_are_reported_without_values() {
     let secret = json!([{"op": "add", "path": "/claims/-", "value": {"status": "S3CRET"}}]);
     played.direct("one", &secret.to_string());
     let expected = ["- schema/schema_violation of one", "  /claims/0/status (enum): schema_violation"];
-    assert_eq!(told(&mut played, "two"), expected);
-    assert_eq!(told(&mut played, "three"), expected, "it may write what was broken");
-    assert_eq!(told(&mut played, "scribe"), [""; 0], "that is none of its business");
-    assert!(told(&mut played, "one").concat().contains("S3CRET"), "what it wrote itself it may see");
+    assert_eq!(feedback(&mut played, "two"), expected);
+    assert_eq!(feedback(&mut played, "three"), expected, "it may write what was broken");
+    assert_eq!(feedback(&mut played, "scribe"), [""; 0], "that is none of its business");
+    assert!(feedback(&mut played, "one").concat().contains("S3CRET"), "what it wrote itself it may see");
     let seqs: Vec<usize> = played
         .bodies()
         .filter_map(|body| match body {
@@ -54,7 +54,7 @@ fn others_refusals_where_a_worker_writes_are_reported_without_values() {
 
     // The author's next commit clears its rejections.
     played.direct("one", &json!([{"op": "add", "path": "/claims/-", "value": {"status": "draft"}}]).to_string());
-    assert_eq!(told(&mut played, "two"), [""; 0]);
+    assert_eq!(feedback(&mut played, "two"), [""; 0]);
     played.holds();
 }
 
@@ -65,7 +65,7 @@ fn of_many_refusals_the_last_of_others_and_of_its_own_are_reported() {
         played.direct("one", &json!([{"op": "add", "path": "/claims/-", "value": value}]).to_string());
         played.direct("two", &json!([{"op": "add", "path": "/claims/-", "value": {"status": value}}]).to_string());
     }
-    let lines = told(&mut played, "two");
+    let lines = feedback(&mut played, "two");
     let of = |end: &str| lines.iter().filter(|line| line.starts_with("- ") && line.ends_with(end)).count();
     // Rejections of others are shown without values, so two of them look equal.
     assert_eq!((of(" of one, 2 times"), of("schema_violation")), (1, 3), "{lines:#?}");
@@ -82,7 +82,7 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
     let past =
         |step: &patchboard_kernel::board::Step| step.effects.calls.first().map(|call| call.earlier_attempts.clone());
     played.signal();
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     for code in [Some(FailureCode::Empty), Some(FailureCode::Protocol), None, Some(FailureCode::Truncated)] {
         let (invocation, attempt, _) = played.calls.remove(0);
         let step = match code {
@@ -97,13 +97,13 @@ fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that
             }
         };
         let open = &played.board.scheduler().open()[&invocation];
-        told.push((open.past.failures.clone(), open.past.rejected_views.len()));
+        seen.push((open.past.failures.clone(), open.past.rejected_views.len()));
         if let Some(called) = past(&step) {
             assert_eq!(called, open.past);
         }
     }
     use FailureCode::{Empty, Protocol, Truncated};
-    assert_eq!(told, [(vec![Empty], 0), (vec![Empty, Protocol], 0), (vec![], 1), (vec![Truncated], 1)]);
+    assert_eq!(seen, [(vec![Empty], 0), (vec![Empty, Protocol], 0), (vec![], 1), (vec![Truncated], 1)]);
     let recovered = patchboard_kernel::board::Board::recover(&played.records, &PLANS).expect("a board");
     let open: Vec<_> = recovered.scheduler().open().values().map(|open| open.past.clone()).collect();
     assert_eq!(

@@ -95,9 +95,9 @@ fn lines_that_nobody_touched_are_fresh_wherever_they_are_by_then() {
     let reads = [read("src/a.py", 2, None), read("src/b.py", 1, None)];
     let rejection = refused(edit(&mut played, "bob", &reads, fourth));
     assert_eq!((rejection.stage, rejection.code), (Stage::Freshness, Code::StaleRead));
-    let told = &rejection.violations[0];
-    assert_eq!(told.pointer, "/files/src~1a.py");
-    let stale = told.stale.as_ref().expect("what changed");
+    let violation = &rejection.violations[0];
+    assert_eq!(violation.pointer, "/files/src~1a.py");
+    let stale = violation.stale.as_ref().expect("what changed");
     assert_eq!((stale.read_at.0, stale.now.0, stale.changed_by.as_str()), (2, 4, "ada"));
     played.holds();
 }
@@ -218,9 +218,9 @@ fn what_may_not_be_said_or_changed_is_refused_with_what_is_wrong() {
         (with(&played, &|edit| edit.changes[0].from = hash("else")), Code::TestFailed),
     ];
     for (edit, code) in cases {
-        let told = format!("{edit:?}");
+        let case = format!("{edit:?}");
         let rejection = refused(played.give(Input::Edit(edit)).outcome.expect("an outcome"));
-        assert_eq!(rejection.code, code, "{told}");
+        assert_eq!(rejection.code, code, "{case}");
     }
     let state = played.board.state().digest();
     let direct =

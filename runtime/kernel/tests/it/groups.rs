@@ -109,7 +109,7 @@ fn a_name_that_is_not_of_the_group_wakes_nobody_and_is_recorded() {
     assert_eq!(played.count(Kind::Skipped), 6);
     // Recorded once per commit, and the valid names are triggered.
     let orders: Vec<Value> =
-        ["x", "bob", "y"].map(|who| json!({"op": "add", "path": "/orders/-", "value": {"who": who}})).to_vec();
+        ["x", "bob", "y"].map(|name| json!({"op": "add", "path": "/orders/-", "value": {"who": name}})).to_vec();
     played.direct("chair", &Value::Array(orders).to_string());
     assert_eq!((woken(&played, "order"), played.count(Kind::Skipped)), (vec!["bob".to_owned()], 7));
     played.holds();
@@ -237,11 +237,11 @@ fn a_schedule_is_due_while_anybody_of_the_group_has_invocations_left() {
 fn a_chooser_learns_its_candidates_and_is_held_to_them() {
     let mut played = crew(json!({}));
     call(&mut played, "begin", Value::Null);
-    let told = format!("{}\n{}", played.instructions(), played.view());
+    let prompt = format!("{}\n{}", played.instructions(), played.view());
     for line in ["ada", "bob: counts", "cid: plans"] {
-        assert!(told.contains(line), "{line} is told in\n{told}");
+        assert!(prompt.contains(line), "{line} is told in\n{prompt}");
     }
-    assert!(told.contains(r#""enum":["ada","bob","cid"]"#), "{told}");
+    assert!(prompt.contains(r#""enum":["ada","bob","cid"]"#), "{prompt}");
     let refused = played.rejection("chair", json!([{"op": "add", "path": "/rounds/-", "value": ["zoe"]}]));
     assert!(refused.violations.iter().any(|violation| violation.pointer == "/rounds/0/0"), "{refused:?}");
 }
@@ -299,8 +299,8 @@ fn a_condition_that_asks_whom_it_would_wake_is_asked_for_each() {
     assert_eq!(woken(&played, "all"), ["ada", "cid"]);
     assert_eq!(woken(&played, "broken"), ["bob"], "what cannot be evaluated for one is nothing to others");
     assert_eq!(woken(&played, "one"), ["chair"]);
-    let told: Vec<String> = skipped(&played).into_iter().map(|(rule, _)| rule).collect();
-    assert_eq!(told, ["broken"], "said once");
+    let names: Vec<String> = skipped(&played).into_iter().map(|(rule, _)| rule).collect();
+    assert_eq!(names, ["broken"], "said once");
     // The target must be known before the condition can be evaluated.
     call(&mut played, "call", json!("nobody"));
     call(&mut played, "call", json!("bob"));

@@ -157,8 +157,8 @@ fn without_feedback_a_refusal_is_not_shown_and_the_attempts_are_as_many() {
     for part in Component::ALL {
         let mut played = without(*part);
         for attempt in 1..=3 {
-            let is_told = played.view().contains("## Refused before");
-            assert_eq!(is_told, attempt > 1 && *part != Component::Feedback, "without {part}, attempt {attempt}");
+            let has_feedback = played.view().contains("## Refused before");
+            assert_eq!(has_feedback, attempt > 1 && *part != Component::Feedback, "without {part}, attempt {attempt}");
             assert!(refusal(&mut played, "not JSON").is_some());
         }
         assert!(played.calls.is_empty(), "without {part}: three attempts");
@@ -263,10 +263,10 @@ fn who_cannot_copy_is_asked_to_write_and_given_room_for_it() {
     let tokens = |mode: &Mode| {
         let mut played = Played::in_mode(mode.clone(), members.clone());
         played.signal();
-        let (told, view) = (played.instructions().to_owned(), played.view().to_owned());
+        let (instructions, view) = (played.instructions().to_owned(), played.view().to_owned());
         let seat = &played.board.plan().workers["writer"];
-        let is_told_of_copies = told.contains("copy") || view.contains("copy");
-        assert_eq!(is_told_of_copies, *mode == Mode::default(), "{mode}: {told}{view}");
+        let has_copies = instructions.contains("copy") || view.contains("copy");
+        assert_eq!(has_copies, *mode == Mode::default(), "{mode}: {instructions}{view}");
         seat.worker.limits.reply_tokens
     };
     assert_eq!(tokens(&Mode::default()), 100);

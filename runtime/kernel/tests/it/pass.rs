@@ -76,13 +76,13 @@ fn only_who_may_pass_passes_and_then_does_nothing_else() {
     // The rejection names only the members that existed before `pass` was added, because older journals contain this
     // text.
     let refused = rejection(played.answer(json!({"pass": WORDS}), None));
-    let told = |refused: &Rejection| (refused.violations[0].pointer.clone(), refused.violations[0].message.clone());
+    let first = |refused: &Rejection| (refused.violations[0].pointer.clone(), refused.violations[0].message.clone());
     let no_patch = "a reply is an array of operations, or an object with such an array as \"patch\"";
     assert_eq!((refused.stage, refused.code), (Stage::Syntax, Code::NotAPatch));
-    assert_eq!(told(&refused), (String::new(), no_patch.to_owned()));
+    assert_eq!(first(&refused), (String::new(), no_patch.to_owned()));
     let refused = rejection(played.direct("mute", &json!({"pass": WORDS, "patch": []}).to_string()));
     let other_member = "a reply may hold patch, intent, expand and clarify, not pass";
-    assert_eq!(told(&refused), ("/pass".to_owned(), other_member.to_owned()));
+    assert_eq!(first(&refused), ("/pass".to_owned(), other_member.to_owned()));
     assert_eq!((refused.stage, refused.code), (Stage::Syntax, Code::NotAPatch));
     let add = json!([{"op": "add", "path": "/list/-", "value": 1}]);
     for (reply, code) in [

@@ -282,17 +282,18 @@ fn a_board_goes_on_as_it_would_have() {
             played.give(Input::Resume { key: Some("u".into()) });
         }
         let from = played.records.len();
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         played.give(Input::Signal { name: "count".into(), value: Value::Null, key: None });
-        told.push(format!("{:?}", played.answer(json!([{"op": "replace", "path": "/count", "value": 1}]), None)).len());
+        results
+            .push(format!("{:?}", played.answer(json!([{"op": "replace", "path": "/count", "value": 1}]), None)).len());
         played.signal();
         played.answer(json!([{"op": "remove", "path": "/people/x"}]), None);
         let again = played.give(Input::Pause { key: Some("t".into()) });
-        told.push(usize::from(matches!(again.outcome, Some(Outcome::Duplicate(_)))));
+        results.push(usize::from(matches!(again.outcome, Some(Outcome::Duplicate(_)))));
         let state = played.board.state().digest();
         let kinds: Vec<Kind> = played.records[from..].iter().map(|record| record.kind).collect();
         let payloads: Vec<String> = played.records[from..].iter().map(|record| record.payload.clone()).collect();
-        (told, state, kinds, payloads)
+        (results, state, kinds, payloads)
     };
     assert_eq!(play(true), play(false));
 }
@@ -401,9 +402,9 @@ fn what_an_edit_wrote_is_erased_from_all_edits_of_the_file_and_work_goes_on() {
     let still: Vec<&str> = planned.remaining.iter().map(|still| still.place.as_str()).collect();
     assert_eq!(still, ["/files/b.py"], "a line that stands in another file, too, is told");
     let records = erased(&played, &request);
-    let told = text(&records);
-    assert!(!told.contains("correct horse") && !told.contains("everything needs"), "{told}");
-    assert!(told.contains("import annotations") && told.contains("/files/keys.py/hash"), "{told}");
+    let written = text(&records);
+    assert!(!written.contains("correct horse") && !written.contains("everything needs"), "{written}");
+    assert!(written.contains("import annotations") && written.contains("/files/keys.py/hash"), "{written}");
     let mut board = sound(&records);
     assert!(board.is_exact());
     assert_eq!(board.state().digest(), played.board.state().digest());

@@ -55,8 +55,8 @@ fn board(budget: u32, rooms: &Value) -> Board {
     Played::asked(json!({"question": "?"}), house("members", budget, rooms)).board
 }
 
-fn rooms(names: &'static [&'static str], who: &'static [&'static str]) -> impl Strategy<Value = Value> {
-    let member = prop::sample::subsequence(who, 0..=who.len().min(3));
+fn rooms(names: &'static [&'static str], agents: &'static [&'static str]) -> impl Strategy<Value = Value> {
+    let member = prop::sample::subsequence(agents, 0..=agents.len().min(3));
     let messages = prop::collection::vec("[a-z ]{1,30}", 0..6);
     let room = (member, messages).prop_map(|(members, messages)| json!({"members": members, "messages": messages}));
     let name = prop::sample::select(names).prop_map(str::to_owned);
@@ -210,8 +210,8 @@ fn what_is_moved_or_shifted_is_not_read_on_the_way() {
     let seen = shifted(json!({"op": "test", "path": "/rooms/0/messages/0", "value": "<S>"}));
     assert_eq!((seen.code, seen.violations.len()), (Code::PathNotGranted, 1), "{seen:?}");
     let length = shifted(json!({"op": "replace", "path": "/rooms/0/messages/4", "value": "x"}));
-    let told: Vec<&str> = length.violations.iter().map(|violation| violation.message.as_str()).collect();
-    assert_eq!(told, ["there is no such place"]);
+    let messages: Vec<&str> = length.violations.iter().map(|violation| violation.message.as_str()).collect();
+    assert_eq!(messages, ["there is no such place"]);
     assert_eq!((&length.violations[0].expected, &length.violations[0].found), (&None, &None));
 }
 
@@ -251,8 +251,8 @@ fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_learns_of_neither()
     assert_eq!((rejection.stage, rejection.code), (Stage::Freshness, Code::StaleRead), "what it had read has changed");
     let places: Vec<&str> = rejection.violations.iter().map(|violation| violation.pointer.as_str()).collect();
     assert_eq!(places, ["/board/rooms"], "several changes in it are told as one, and not where");
-    let told = json!(rejection).to_string();
-    assert!(!told.contains("QUELM") && !told.contains("quelm") && !told.contains("keeper"), "{told}");
+    let text = json!(rejection).to_string();
+    assert!(!text.contains("QUELM") && !text.contains("quelm") && !text.contains("keeper"), "{text}");
     let next = view(&played);
     assert!(!next.contains("quelm") && !next.contains("<QUELM>"), "{next}");
     assert!(matches!(answer(&mut played, "well"), Outcome::Committed { .. }));
@@ -326,7 +326,7 @@ fn what_is_hidden_from_the_seat_of_a_board_does_not_go_into_its_request() {
 
 #[test]
 fn a_document_that_would_be_too_large_tells_nothing_of_its_size() {
-    for (condition, is_told) in
+    for (condition, has_size) in
         [(json!({"path": "/rooms/*", "where": "worker in self.members"}), false), (json!("/b"), true)]
     {
         let mut played = Played::new(json!({
@@ -336,9 +336,13 @@ fn a_document_that_would_be_too_large_tells_nothing_of_its_size() {
         }));
         for value in [json!("x".repeat(1024)), json!([[[[[[[[1]]]]]]]])] {
             let refused = played.rejection("ann", json!([{"op": "add", "path": "/list/-", "value": value}]));
-            let told = &refused.violations[0];
-            assert_eq!((told.code, told.pointer.as_str()), (Code::ResultTooLarge, "/list/-"), "{told:?}");
-            assert_eq!(told.message.contains(char::is_numeric), is_told, "{told:?}");
+            let violation = &refused.violations[0];
+            assert_eq!(
+                (violation.code, violation.pointer.as_str()),
+                (Code::ResultTooLarge, "/list/-"),
+                "{violation:?}"
+            );
+            assert_eq!(violation.message.contains(char::is_numeric), has_size, "{violation:?}");
         }
         played.holds();
     }

@@ -437,8 +437,8 @@ fn regular_expressions_of_all_schemas_of_a_blueprint_count_together() {
     assert!(PLANS.plan(blueprint, &Mode::default()).is_ok());
     let refused = with(9);
     let errors = refused.findings.iter().filter(|finding| finding.severity == Severity::Error);
-    let told: Vec<_> = errors.map(|finding| (finding.code, finding.pointer.as_str())).collect();
-    assert_eq!(told, [("bad_schema", "/workers/w/writes/5/value")], "{:?}", refused.findings);
+    let codes: Vec<_> = errors.map(|finding| (finding.code, finding.pointer.as_str())).collect();
+    assert_eq!(codes, [("bad_schema", "/workers/w/writes/5/value")], "{:?}", refused.findings);
     assert!(refused.findings.iter().any(|finding| finding.message.contains("more than 16 MiB")));
 }
 

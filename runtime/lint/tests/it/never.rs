@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 /// Returns the codes, places and messages of the findings about a part of a blueprint.
 fn found(blueprint: Value, at: &str) -> Vec<(String, String)> {
     let findings = patchboard_protocols::check_value(blueprint).findings;
-    let told = findings.into_iter().filter(|finding| finding.pointer.starts_with(at));
-    told.map(|finding| (finding.code.to_owned(), finding.message)).collect()
+    let matching = findings.into_iter().filter(|finding| finding.pointer.starts_with(at));
+    matching.map(|finding| (finding.code.to_owned(), finding.message)).collect()
 }
 
 /// Returns a board with a signal rule that has this condition.
@@ -52,7 +52,7 @@ fn board() -> Value {
 
 #[test]
 fn a_comparison_that_never_holds_is_found_wherever_its_operands_come_from() {
-    for (never, told) in [
+    for (never, message) in [
         ("size(state.list) >= 10", "the size of `/list` is at most 5 by its schema: this is never true"),
         ("size(state.list) > 5", "the size of `/list` is at most 5 by its schema: this is never true"),
         ("6 <= size(state.list)", "the size of `/list` is at most 5 by its schema: this is never true"),
@@ -89,7 +89,7 @@ fn a_comparison_that_never_holds_is_found_wherever_its_operands_come_from() {
     ] {
         let mut blueprint = board();
         blueprint["rules"][0]["when"] = never.into();
-        let expected = ("never_equal".to_owned(), told.to_owned());
+        let expected = ("never_equal".to_owned(), message.to_owned());
         assert_eq!(found(blueprint, "/rules/0/when"), [expected], "{never}");
     }
     for may in [
@@ -132,7 +132,7 @@ fn a_comparison_that_never_holds_is_found_wherever_its_operands_come_from() {
 fn comparisons_of_one_value_that_come_out_together_are_found() {
     let never = |tests: &str| format!("{tests} never hold together: this is never true");
     let always = |tests: &str| format!("one of {tests} holds whatever the value is");
-    for (decided, told) in [
+    for (decided, message) in [
         ("value.kind == \"a\" && value.kind == \"b\"", never("`value.kind == \"a\"` and `value.kind == \"b\"`")),
         ("value.kind != \"a\" || value.kind != \"b\"", always("`value.kind != \"a\"` and `value.kind != \"b\"`")),
         ("!(value.kind == \"a\" && value.kind == \"b\")", never("`value.kind == \"a\"` and `value.kind == \"b\"`")),
@@ -158,7 +158,7 @@ fn comparisons_of_one_value_that_come_out_together_are_found() {
     ] {
         let mut blueprint = board();
         blueprint["rules"][0]["when"] = decided.into();
-        assert_eq!(found(blueprint, "/rules/0/when"), [("decided_together".to_owned(), told)], "{decided}");
+        assert_eq!(found(blueprint, "/rules/0/when"), [("decided_together".to_owned(), message)], "{decided}");
     }
     for open in [
         "value.kind == \"a\" || value.kind == \"b\"",
@@ -214,7 +214,7 @@ fn a_rule_that_its_own_worker_wakes_in_vain_is_found() {
     let twice = "`r` triggers `w` again for its own write, and then it may write nothing more: it may only add \
                  `/notes/{note}/status`";
     let once = json!({"path": "/notes/{note}/status", "ops": ["add"]});
-    for (trigger, writes, told) in [
+    for (trigger, writes, message) in [
         (json!({"path": "/notes/{note}/**"}), json!([once]), Some(twice)),
         (json!({"op": "add", "path": "/notes/{note}/**"}), json!([once]), Some(twice)),
         (json!({"path": "/notes/{note}/*"}), json!([once]), Some(twice)),
@@ -231,9 +231,9 @@ fn a_rule_that_its_own_worker_wakes_in_vain_is_found() {
         blueprint["workers"]["w"]["writes"] = writes.clone();
         blueprint["rules"][0] = json!({"name": "r", "trigger": trigger, "run": "w"});
         let findings = found(blueprint, "/rules/0/trigger").into_iter();
-        let told: Vec<_> = told.map(str::to_owned).into_iter().collect();
+        let messages: Vec<_> = message.map(str::to_owned).into_iter().collect();
         let itself: Vec<_> = findings.filter(|(code, _)| code == "nothing_left").map(|(_, message)| message).collect();
-        assert_eq!(itself, told, "{trigger} {writes}");
+        assert_eq!(itself, messages, "{trigger} {writes}");
     }
     // A condition may distinguish the worker's own writes from others.
     let mut blueprint = board();
@@ -290,11 +290,12 @@ fn a_rule_that_finds_no_name_or_time_where_it_looks_never_fires() {
         ),
         (Some(event(&chosen("/who"))), None),
     ];
-    for (rule, told) in cases {
+    for (rule, message) in cases {
         let mut blueprint = board();
         blueprint["workers"]["w"]["group"] = "g".into();
         blueprint["rules"][0] = rule.expect("a rule");
-        let expected: Vec<_> = told.map(|told| ("never_fires".to_owned(), told.to_owned())).into_iter().collect();
+        let expected: Vec<_> =
+            message.map(|message| ("never_fires".to_owned(), message.to_owned())).into_iter().collect();
         assert_eq!(found(blueprint.clone(), "/rules/0"), expected, "{}", blueprint["rules"]);
     }
 }
@@ -318,7 +319,8 @@ fn a_name_is_declared_by_any_of_the_schemas_that_are_combined() {
         blueprint["workers"]["w"]["reads"] = json!(["/notes", place]);
         blueprint["workers"]["w"]["writes"] =
             json!([{"path": "/notes/*", "ops": ["add"]}, {"path": place, "ops": ["add"]}]);
-        let expected: Vec<_> = wrong.map(|told| ("undeclared_name".to_owned(), told.to_owned())).into_iter().collect();
+        let expected: Vec<_> =
+            wrong.map(|message| ("undeclared_name".to_owned(), message.to_owned())).into_iter().collect();
         assert_eq!(found(blueprint, "/workers/w/reads/1"), expected, "{place}");
     }
     // Members that a rule requires are declared.
@@ -400,7 +402,7 @@ fn limits_suffice_for_what_follows_one_for_one() {
 #[test]
 fn a_script_that_is_always_refused_is_found() {
     let add = json!({"op": "add", "path": "/notes/a", "value": {}});
-    for (reply, limits, told) in [
+    for (reply, limits, message) in [
         (
             json!([{"op": "test", "path": "/score", "value": 1}, add]),
             json!({}),
@@ -468,7 +470,8 @@ fn a_script_that_is_always_refused_is_found() {
         let worker = blueprint["workers"]["w"].as_object_mut().expect("an object");
         worker.extend(limits.as_object().expect("members").clone());
         worker.insert("script".into(), json!([reply]));
-        let expected: Vec<_> = told.map(|told| ("script_refused".to_owned(), told.to_owned())).into_iter().collect();
+        let expected: Vec<_> =
+            message.map(|message| ("script_refused".to_owned(), message.to_owned())).into_iter().collect();
         assert_eq!(found(blueprint.clone(), "/workers/w/script"), expected, "{reply}");
         // Rejection of a reply before the last may be intended.
         let later = blueprint["workers"]["w"]["script"].as_array_mut().expect("a list");
@@ -699,7 +702,7 @@ fn a_fault_is_reported_once_and_names_what_was_meant() {
 
 #[test]
 fn a_schema_that_no_value_satisfies_is_found() {
-    for (schema, told) in [
+    for (schema, message) in [
         (json!({"type": "string", "minLength": 500, "maxLength": 400}), "`minLength` is more than `maxLength`"),
         (json!({"minimum": 1.5, "maximum": 1}), "`minimum` is more than `maximum`"),
         (json!({"enum": []}), "`enum` names no value"),
@@ -718,13 +721,13 @@ fn a_schema_that_no_value_satisfies_is_found() {
     ] {
         let mut blueprint = tickets(json!({}), json!({}));
         blueprint["state"]["schema"]["properties"]["more"] = schema.clone();
-        let told_now: Vec<String> = patchboard_protocols::check_value(blueprint)
+        let found: Vec<String> = patchboard_protocols::check_value(blueprint)
             .findings
             .into_iter()
             .filter(|finding| finding.code == "impossible_schema")
             .map(|finding| finding.message)
             .collect();
-        assert_eq!(told_now.join(" "), told, "{schema}");
+        assert_eq!(found.join(" "), message, "{schema}");
     }
 }
 

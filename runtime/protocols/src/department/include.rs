@@ -106,9 +106,9 @@ fn include(source: &mut Source, declared: &Departments, folder: &str, name: &str
     for need in manifest.needs.keys().map(String::as_str).chain([PENDING]) {
         from_here.push((child(&format!("{at}/board/input"), need), promise(need)));
     }
-    for (pointer, stands) in from_here {
-        let stands = source.location(&stands);
-        source.set_location(&pointer, stands);
+    for (pointer, origin) in from_here {
+        let origin = source.location(&origin);
+        source.set_location(&pointer, origin);
     }
     Ok(())
 }

@@ -155,12 +155,12 @@ fn what_is_anothers_by_now_or_handed_over_by_another_request_goes_no_further() {
     let done = taken.clone().moved(HandoffState::Completed).expect("it may");
     let all = [&new, &asked, &refused, &late, &taken, &done];
     assert!(all.iter().all(|handoff| superseded(handoff, here).is_none()));
-    let told = |work: TaskStatus<'_>| all.map(|handoff| superseded(handoff, work));
+    let reasons = |work: TaskStatus<'_>| all.map(|handoff| superseded(handoff, work));
     let is_gone = Some("`ticket` is not the work of `ada` any more".to_owned());
-    assert_eq!(told(gone), [is_gone.clone(), is_gone.clone(), is_gone.clone(), is_gone, None, None]);
+    assert_eq!(reasons(gone), [is_gone.clone(), is_gone.clone(), is_gone.clone(), is_gone, None, None]);
     let is_twice = Some("`ticket` is being handed over already, by `h2`".to_owned());
     let asked_goes_on = None;
-    assert_eq!(told(twice), [is_twice.clone(), asked_goes_on, is_twice.clone(), is_twice, None, None]);
+    assert_eq!(reasons(twice), [is_twice.clone(), asked_goes_on, is_twice.clone(), is_twice, None, None]);
     assert!(superseded(&new, TaskStatus::default()).is_some(), "nobody hands over what is not there");
 }
 

@@ -76,11 +76,11 @@ fn a_cycle_is_reported_by_its_nodes_alone() {
 
 /// Returns the warnings: code, node, and the other node of a shared output.
 fn warned(given: &Definition) -> Vec<(&'static str, String, String)> {
-    let told = |one: &Warning<'_>| {
+    let describe = |one: &Warning<'_>| {
         let other = if let Warning::SharedOutput { other, .. } = one { other } else { "" };
         (one.code(), one.node().unwrap_or_default().to_owned(), other.to_owned())
     };
-    check(given).expect("sound").warnings.iter().map(told).collect()
+    check(given).expect("sound").warnings.iter().map(describe).collect()
 }
 
 fn writes(given: &mut Definition, node: &str, key: &str) {

@@ -343,17 +343,17 @@ async fn nothing_is_seen_before_it_is_durable() {
 
 /// Returns the records that a subscriber receives now, and whether the stream has ended. Fails if a record arrives
 /// before `shown` includes it.
-async fn told(subscription: &mut Subscription, shown: impl Fn() -> Seq) -> (Vec<Record>, bool) {
-    let mut told = Vec::new();
+async fn received(subscription: &mut Subscription, shown: impl Fn() -> Seq) -> (Vec<Record>, bool) {
+    let mut received = Vec::new();
     loop {
         match tokio::time::timeout(Duration::from_secs(1), subscription.next()).await {
             Ok(Some(record)) => {
                 let record = record.expect("read");
                 assert!(record.seq <= shown(), "{} is told of before it is shown", record.seq);
-                told.push(Record::clone(&record));
+                received.push(Record::clone(&record));
             }
-            Ok(None) => return (told, true),
-            Err(_) => return (told, false),
+            Ok(None) => return (received, true),
+            Err(_) => return (received, false),
         }
     }
 }
@@ -391,8 +391,8 @@ async fn a_durable_record_is_reported_once_it_is_published_or_the_board_is_close
         let late = board.subscribe(None);
         let mut subscriptions = [(idle, 0), (late, 0), (keeping_up, published.len())];
         for (subscription, from) in &mut subscriptions {
-            let told = told(subscription, || board.status().head.seq).await;
-            assert_eq!(told, (published[*from..].to_vec(), false), "and nothing more: {then:?}");
+            let received = received(subscription, || board.status().head.seq).await;
+            assert_eq!(received, (published[*from..].to_vec(), false), "and nothing more: {then:?}");
         }
         assert_eq!(board.status().head.seq, published.last().expect("there are some").seq);
 
@@ -404,7 +404,7 @@ async fn a_durable_record_is_reported_once_it_is_published_or_the_board_is_close
                 let taken_over = records(&journal, board.id());
                 assert_eq!(count(&taken_over, Kind::Epoch), 1, "that is durable, too");
                 for (subscription, _) in &mut subscriptions {
-                    assert_eq!(told(subscription, || Seq(0)).await, (Vec::new(), false));
+                    assert_eq!(received(subscription, || Seq(0)).await, (Vec::new(), false));
                 }
                 drop(kept_back);
             }
@@ -423,8 +423,8 @@ async fn a_durable_record_is_reported_once_it_is_published_or_the_board_is_close
         assert_eq!(board.status().head.seq == last, !is_gone, "{then:?}");
         let shown = || if is_gone { last } else { board.status().head.seq };
         for (mut subscription, _) in subscriptions {
-            let told = told(&mut subscription, shown).await;
-            assert_eq!(told, (durable[published.len()..].to_vec(), is_gone), "{then:?}");
+            let received = received(&mut subscription, shown).await;
+            assert_eq!(received, (durable[published.len()..].to_vec(), is_gone), "{then:?}");
         }
     }
 }
@@ -445,11 +445,11 @@ async fn a_board_that_is_being_recovered_tells_of_nothing_before_it_has_somethin
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(count(&records(&journal, &board), Kind::Epoch), 1, "it is taken over");
     let mut subscription = runtime.subscribe(&board, None);
-    assert_eq!(told(&mut subscription, || Seq(0)).await, (Vec::new(), false));
+    assert_eq!(received(&mut subscription, || Seq(0)).await, (Vec::new(), false));
     drop(kept_back);
     let resumed = resumed.await.expect("no panic").expect("resumed");
-    let told = told(&mut subscription, || resumed.status().head.seq).await;
-    assert_eq!(told, (records(&journal, &board), false));
+    let received = received(&mut subscription, || resumed.status().head.seq).await;
+    assert_eq!(received, (records(&journal, &board), false));
 }
 
 #[tokio::test(start_paused = true)]

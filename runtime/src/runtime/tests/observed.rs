@@ -9,14 +9,14 @@ use crate::observer::{DurableStep, Observer, RestartScope};
 
 /// Observer that keeps all notices.
 #[derive(Default)]
-struct Told {
+struct NoticeRecorder {
     records: Mutex<Vec<Record>>,
     restarts: Mutex<Vec<RestartScope>>,
     duplicates: AtomicUsize,
     gone: AtomicUsize,
 }
 
-impl Observer for Told {
+impl Observer for NoticeRecorder {
     fn on_durable_step(&self, step: &DurableStep<'_>) {
         self.records.lock().expect("no panic").extend(step.records.iter().cloned());
     }
@@ -43,8 +43,8 @@ async fn watched(journal: &SqliteJournal, observer: Arc<dyn Observer>) -> Runtim
 async fn every_record_is_reported_once_also_over_a_restart_and_a_recovery() {
     let dir = dir();
     let journal = sqlite(dir.path());
-    let told = Arc::new(Told::default());
-    let runtime = watched(&journal, told.clone()).await;
+    let observer = Arc::new(NoticeRecorder::default());
+    let runtime = watched(&journal, observer.clone()).await;
     let board = create(&runtime, five_steps()).await;
     board.wait_for_end().await.expect("it ends");
     let id = board.id().clone();
@@ -55,14 +55,14 @@ async fn every_record_is_reported_once_also_over_a_restart_and_a_recovery() {
     let once = board.propose(proposal("t", STEP)).await.expect("answered");
     assert!(!matches!(once, Outcome::Duplicate(_)), "{once:?}");
     let recorded = records(&journal, &id);
-    assert_eq!(*told.records.lock().expect("no panic"), recorded);
-    assert_eq!(*told.restarts.lock().expect("no panic"), [RestartScope::Board]);
+    assert_eq!(*observer.records.lock().expect("no panic"), recorded);
+    assert_eq!(*observer.restarts.lock().expect("no panic"), [RestartScope::Board]);
     runtime.close(&id).await;
-    assert!(told.gone.load(Ordering::SeqCst) > 0);
+    assert!(observer.gone.load(Ordering::SeqCst) > 0);
     runtime.shutdown().await;
 
     // Another process reads all records and reports only new ones.
-    let later = Arc::new(Told::default());
+    let later = Arc::new(NoticeRecorder::default());
     let runtime = watched(&journal, later.clone()).await;
     runtime.resume(&id).await.expect("taken over");
     let new = records(&journal, &id).split_off(recorded.len());
@@ -75,16 +75,16 @@ async fn every_record_is_reported_once_also_over_a_restart_and_a_recovery() {
 async fn a_repetition_is_reported_as_such_and_not_as_records() {
     let dir = dir();
     let journal = sqlite(dir.path());
-    let told = Arc::new(Told::default());
-    let runtime = watched(&journal, told.clone()).await;
+    let observer = Arc::new(NoticeRecorder::default());
+    let runtime = watched(&journal, observer.clone()).await;
     let mut blueprint = steps(100);
     blueprint.rules.clear();
     let board = create(&runtime, blueprint).await;
     for _ in 0..3 {
         board.propose(proposal("t", STEP)).await.expect("answered");
     }
-    assert_eq!(told.duplicates.load(Ordering::SeqCst), 2);
-    assert_eq!(*told.records.lock().expect("no panic"), records(&journal, board.id()));
+    assert_eq!(observer.duplicates.load(Ordering::SeqCst), 2);
+    assert_eq!(*observer.records.lock().expect("no panic"), records(&journal, board.id()));
     runtime.shutdown().await;
 }
 

@@ -90,7 +90,7 @@ impl Files {
         let connection = self.writing()?;
         let left: i64 =
             connection.query_row("SELECT count(*) FROM unscrubbed", (), |row| row.get(0)).map_err(sql_error)?;
-        if left == 0 { Ok(()) } else { self.write_anew(&connection) }
+        if left == 0 { Ok(()) } else { self.rewrite(&connection) }
     }
 
     pub(super) fn vacuum(&self) -> Result<VacuumStats> {
@@ -98,7 +98,7 @@ impl Files {
         let before = self.bytes();
         let sql = format!("DELETE FROM blobs WHERE hash NOT IN ({NAMED_TEXTS})");
         let texts = connection.execute(&sql, ()).map_err(sql_error)?;
-        self.write_anew(&connection)?;
+        self.rewrite(&connection)?;
         Ok(VacuumStats { before, after: self.bytes(), texts: texts as u64 })
     }
 
@@ -108,7 +108,7 @@ impl Files {
 
     /// Rewrites the file. Appends of this process wait for the connection, on blocking threads; those of others find
     /// it busy.
-    fn write_anew(&self, connection: &Connection) -> Result<()> {
+    fn rewrite(&self, connection: &Connection) -> Result<()> {
         self.is_rewriting.store(true, Ordering::Release);
         let written = self.write_all(connection);
         self.is_rewriting.store(false, Ordering::Release);

@@ -27,7 +27,7 @@ use crate::{board_id, private_files};
 const FILE: &str = "patchboard.marks";
 
 /// File size in bytes above which the file is rewritten; or twice its size after the last rewrite, if that is more.
-const ANEW_ABOVE: u64 = 256 << 10;
+const REWRITE_ABOVE: u64 = 256 << 10;
 
 /// Limit of bytes that are read.
 const BYTES_MAX: u64 = 1 << 30;
@@ -45,7 +45,7 @@ pub(super) struct Marks {
 struct OpenMarks {
     file: File,
     identity: Option<Identity>,
-    anew_above: u64,
+    rewrite_above: u64,
 }
 
 pub(super) type Heads = BTreeMap<BoardId, Head>;
@@ -86,7 +86,7 @@ impl Marks {
             if !read(&self.locked(File::lock)?.file)?.contains_key(board) {
                 return Ok(());
             }
-            self.write_anew(|of| of != board)
+            self.rewrite(|of| of != board)
         };
         forgotten().map_err(|error| io_error(&self.path, &error))
     }
@@ -107,9 +107,9 @@ impl Marks {
             }
         };
         match &mut *open {
-            Some(current) if length > current.anew_above => {
+            Some(current) if length > current.rewrite_above => {
                 *open = None;
-                self.write_anew(|_| true)
+                self.rewrite(|_| true)
             }
             _ => Ok(()),
         }
@@ -127,7 +127,7 @@ impl Marks {
     }
 
     /// Replaces the file by one with the latest marks of the selected boards.
-    fn write_anew(&self, stays: impl Fn(&BoardId) -> bool) -> io::Result<()> {
+    fn rewrite(&self, stays: impl Fn(&BoardId) -> bool) -> io::Result<()> {
         // Locked until it is closed.
         let before = self.locked(File::lock)?;
         let heads = read(&before.file)?;
@@ -145,8 +145,8 @@ impl OpenMarks {
         private_files::ensure(path)?;
         let file = private_files::options().read(true).append(true).open(path)?;
         let metadata = file.metadata()?;
-        let anew_above = ANEW_ABOVE.max(metadata.len().saturating_mul(2));
-        Ok(Self { file, identity: identity_of(&metadata), anew_above })
+        let rewrite_above = REWRITE_ABOVE.max(metadata.len().saturating_mul(2));
+        Ok(Self { file, identity: identity_of(&metadata), rewrite_above })
     }
 }
 
@@ -246,14 +246,14 @@ mod tests {
     fn the_file_is_bounded_by_the_boards_and_not_by_their_commits() {
         let dir = tempfile::tempdir().expect("a directory");
         let (marks, beside) = (Marks::new(dir.path()), Marks::new(dir.path()));
-        let commits = 4 * ANEW_ABOVE / 100;
+        let commits = 4 * REWRITE_ABOVE / 100;
         for seq in 0..commits {
             // Both processes write, each to a file that the other one may have rewritten.
             let writer = if seq % 3 == 0 { &beside } else { &marks };
             writer.note([(&board((seq % 10) as usize), head(seq))]).expect("noted");
         }
         let length = fs::metadata(dir.path().join(FILE)).expect("a file").len();
-        assert!(length <= ANEW_ABOVE + 200, "{length}");
+        assert!(length <= REWRITE_ABOVE + 200, "{length}");
         let expected: Heads = (commits - 10..commits).map(|seq| (board((seq % 10) as usize), head(seq))).collect();
         assert_eq!(marks.read(), Ok(expected), "and no mark is lost");
         assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1);

@@ -178,8 +178,8 @@ impl Board {
         let question = question.ok_or_else(|| format!("record {} asks nothing", answer.of))?;
         if let (Some(clarify), Some(text)) = (question.clarify, &answer.text) {
             let by = Author { usage: None, approval: Some(answer.of), ..question.by };
-            let told = AnsweredQuestion { question: clarify.question, by: answer.by.clone(), answer: text.clone() };
-            let branch = self.finish(&by, at, AttemptEnd::Continued(Some(told)))?;
+            let answered = AnsweredQuestion { question: clarify.question, by: answer.by.clone(), answer: text.clone() };
+            let branch = self.finish(&by, at, AttemptEnd::Continued(Some(answered)))?;
             self.breaker.record_outcome(&self.plan.blueprint.circuit, branch.as_ref(), AttemptOutcome::Expansion);
         }
         Ok(())

@@ -128,9 +128,9 @@ impl StepBuilder<'_> {
         // Beyond the limit, one record per rule reports it, so that a join that waits for the rule does not fire.
         let is_full = self.board.format >= SINCE_BOUNDED_STEPS && self.board.given_up.len() >= GIVEN_UP_MAX;
         let is_forgotten = |rule: &RuleName| self.board.forgotten_rules.contains(rule);
-        let is_told = !is_full || branch.rule.as_ref().is_none_or(is_forgotten);
+        let is_reported = !is_full || branch.rule.as_ref().is_none_or(is_forgotten);
         let given_up = (is_kept && !is_full).then(|| self.push_scheduled(&branch, trigger, None));
-        if given_up.is_some() || !is_told || !self.board.exhausted.contains(&branch.worker) {
+        if given_up.is_some() || !is_reported || !self.board.exhausted.contains(&branch.worker) {
             let resource = Resource::Invocations;
             let short = BudgetExceeded { resource, needed: 1, left: 0, may_be_freed: false };
             self.record_budget_exceeded(&branch, (given_up, None), short);

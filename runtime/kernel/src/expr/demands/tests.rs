@@ -12,14 +12,14 @@ fn demands(source: &str) -> Vec<String> {
         steps.iter().map(step).collect::<Vec<_>>().join(".")
     };
     let expr = Expr::compile(source, &["self", "state", "request", "before"]).expect("an expression");
-    let told = |demand: Demand| {
+    let describe = |demand: Demand| {
         let (relation, look) = match &demand.requirement {
             Requirement::BeOneOf(look) => ("in", look),
             Requirement::BeBelowSizeOf(look) => ("<", look),
         };
         format!("{} {relation} {}.{}", way(&demand.part), look.variable, way(&look.steps))
     };
-    expr.demands("self").into_iter().map(told).collect()
+    expr.demands("self").into_iter().map(describe).collect()
 }
 
 #[test]

@@ -19,9 +19,9 @@ use crate::pipeline::{self, ReplyBody, Verdict};
 use crate::rejection::{Code, Stage};
 use crate::schema::Schema;
 
-struct Nobody;
+struct NoCommits;
 
-impl CommitLookup for Nobody {
+impl CommitLookup for NoCommits {
     fn commit_of(&self, _: Version) -> Option<(Seq, WorkerName)> {
         None
     }
@@ -207,7 +207,7 @@ fn judged(scene: &Scene, reply: Value) -> Verdict {
         basis: Some(basis),
         invocation: None,
         reservations: &Reservations::default(),
-        commits: &Nobody,
+        commits: &NoCommits,
     };
     let by = pipeline::Proposer { worker: &"w".into(), worker_plan: Some(scene.shown.worker_plan()) };
     pipeline::judge(scene.shown.plan(), &basis.state, by, &ReplyBody::Json(reply), Interface::Patch, &context)
@@ -314,22 +314,22 @@ fn what_a_form_lets_through_is_granted_and_is_there() {
                 }
                 Verdict::NoOp(_) => {}
                 Verdict::Rejected { rejection, .. } => {
-                    let told = format!("{operation} of {}\n{}\n{rejection:?}", document, form.schema);
+                    let case = format!("{operation} of {}\n{}\n{rejection:?}", document, form.schema);
                     let path = operation["path"].as_str().expect("a place");
                     let taken = Pointer::parse(path).is_ok_and(|path| scene.shown.basis().state.get(path).is_some());
-                    prop_assert!(rejection.stage != Stage::Syntax, "{told}");
+                    prop_assert!(rejection.stage != Stage::Syntax, "{case}");
                     for violation in &rejection.violations {
                         match violation.code {
-                            Code::PathNotGranted if is_known => prop_assert!(false, "{told}"),
+                            Code::PathNotGranted if is_known => prop_assert!(false, "{case}"),
                             // A value added at an existing name replaces it, and another grant may apply to that.
                             Code::ValueNotGranted if is_known && (!taken || op == "replace") => {
-                                prop_assert!(false, "{told}");
+                                prop_assert!(false, "{case}");
                             }
-                            Code::OpNotGranted if is_known && !taken => prop_assert!(false, "{told}"),
+                            Code::OpNotGranted if is_known && !taken => prop_assert!(false, "{case}"),
                             // A chosen name may exist already without having been shown.
-                            Code::UnseenTarget if is_known && !(op == "add" && taken) => prop_assert!(false, "{told}"),
+                            Code::UnseenTarget if is_known && !(op == "add" && taken) => prop_assert!(false, "{case}"),
                             Code::UnknownLocation | Code::PathNotFound | Code::IndexOutOfRange if is_known => {
-                                prop_assert!(false, "{told}");
+                                prop_assert!(false, "{case}");
                             }
                             _ => {}
                         }

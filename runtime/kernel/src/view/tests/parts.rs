@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::*;
-use super::{Nobody, VISITS, patterns, section, start, worker};
+use super::{NoCommits, VISITS, patterns, section, start, worker};
 use crate::pattern::PathSyntax;
 use crate::schema::Schema;
 
@@ -274,8 +274,8 @@ fn what_is_asked_for_says_what_of_it_is_not_shown() {
                     let view = wanted(&worker, &state, &start(), expand, budget);
                     let is_about =
                         |line: &&str| line.starts_with("/request/lines: ") || line.starts_with("/request/lines/*: ");
-                    let is_told = view.text.lines().filter(is_about).any(|line| line.contains("not shown: "));
-                    assert!(is_told, "{kind} {budget} {chars} {reads:?} {asked}:\n{}", view.text);
+                    let is_noted = view.text.lines().filter(is_about).any(|line| line.contains("not shown: "));
+                    assert!(is_noted, "{kind} {budget} {chars} {reads:?} {asked}:\n{}", view.text);
                 }
             }
         }
@@ -286,10 +286,10 @@ fn what_is_asked_for_says_what_of_it_is_not_shown() {
 fn equal_refusals_are_reported_once() {
     let refused =
         |code: &str| json!({"stage": "schema", "code": code, "violations": [{"pointer": "/a", "message": "no"}]});
-    let told = render::feedback(&[refused("a"), refused("b"), refused("a"), refused("a")], true, 2000);
-    assert_eq!(told, "## Refused before\n- schema/b\n  /a: no\n- schema/a, 3 times\n  /a: no\n");
-    let told = render::feedback(&[refused("a"), refused("a")], false, 2000);
-    assert_eq!(told, "## Refused before\n- schema/a\n  /a: no\n- schema/a\n  /a: no\n", "as before format 13");
+    let text = render::feedback(&[refused("a"), refused("b"), refused("a"), refused("a")], true, 2000);
+    assert_eq!(text, "## Refused before\n- schema/b\n  /a: no\n- schema/a, 3 times\n  /a: no\n");
+    let text = render::feedback(&[refused("a"), refused("a")], false, 2000);
+    assert_eq!(text, "## Refused before\n- schema/a\n  /a: no\n- schema/a\n  /a: no\n", "as before format 13");
 }
 
 #[test]
@@ -329,8 +329,8 @@ fn every_line_has_a_reason() {
         assert_eq!(of(&view, place), Some(expected), "{place}: {:#?}\n{}", view.items, view.text);
     }
     let lines = section(&view.text, render::SEE_HEADING).len();
-    let told = view.items.iter().filter(|item| item.fate == PlaceOutcome::Shown || item.place == "/notes").count();
-    assert_eq!(told + 2, lines, "and the summary of the sources, and the hint: {}", view.text);
+    let shown = view.items.iter().filter(|item| item.fate == PlaceOutcome::Shown || item.place == "/notes").count();
+    assert_eq!(shown + 2, lines, "and the summary of the sources, and the hint: {}", view.text);
 }
 
 #[test]
@@ -373,5 +373,5 @@ fn a_compiled_view_says_who_made_a_version() {
         .text
     };
     assert!(with(&Scribe).contains("; last by scribe\n"), "{}", with(&Scribe));
-    assert!(!with(&Nobody).contains("last by"));
+    assert!(!with(&NoCommits).contains("last by"));
 }

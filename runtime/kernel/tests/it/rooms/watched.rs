@@ -159,15 +159,17 @@ impl Watched {
         let document = self.document();
         let is_there = |room: &str| document.pointer(&format!("/board/rooms/{room}")).is_some();
         match act {
-            Act::Open { room, who } => {
+            Act::Open { room, members } => {
                 let room = ROOMS[*room];
-                let who: Vec<&str> =
-                    AGENTS.iter().enumerate().filter(|(n, _)| who >> n & 1 == 1).map(|(_, a)| *a).collect();
-                let who = &who[..who.len().min(3)];
+                let members: Vec<&str> =
+                    AGENTS.iter().enumerate().filter(|(n, _)| members >> n & 1 == 1).map(|(_, a)| *a).collect();
+                let members = &members[..members.len().min(3)];
                 if is_there(room) {
-                    self.keep(json!([{"op": "replace", "path": format!("/board/rooms/{room}/members"), "value": who}]));
+                    self.keep(
+                        json!([{"op": "replace", "path": format!("/board/rooms/{room}/members"), "value": members}]),
+                    );
                 } else {
-                    let value = json!({"members": who, "messages": [marker(room)]});
+                    let value = json!({"members": members, "messages": [marker(room)]});
                     self.keep(json!([{"op": "add", "path": format!("/board/rooms/{room}"), "value": value}]));
                 }
             }
@@ -222,7 +224,7 @@ fn parts(view: &str) -> (String, String) {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    Open { room: usize, who: u32 },
+    Open { room: usize, members: u32 },
     Close { room: usize },
     Post { room: usize },
     Wake { agent: usize },
@@ -311,7 +313,7 @@ pub(crate) fn acts() -> impl Strategy<Value = Vec<Act>> {
     let (room, agent) = (0..ROOMS.len(), 0..AGENTS.len());
     let what = prop::sample::select(&REPLIES[..]);
     let act = prop_oneof![
-        3 => (room.clone(), 0..15_u32).prop_map(|(room, who)| Act::Open { room, who }),
+        3 => (room.clone(), 0..15_u32).prop_map(|(room, members)| Act::Open { room, members }),
         1 => room.clone().prop_map(|room| Act::Close { room }),
         3 => room.clone().prop_map(|room| Act::Post { room }),
         3 => agent.clone().prop_map(|agent| Act::Wake { agent }),

@@ -95,9 +95,9 @@ fn it_is_opened_with_a_policy_for_all_to_see() {
     setup["preferences"] = json!({"a": {"max_rounds": 3}, "b": {"hitl": "PauseOnFinalAccept"}});
     let play = Play::opened(setup);
     let policy = json!(Policy { max_rounds: 3, hitl: Hitl::PauseOnFinalAccept, ..Policy::default() });
-    let [open, told] = play.session.events.as_slice() else { panic!("{:?}", play.session.events) };
+    let [open, begun] = play.session.events.as_slice() else { panic!("{:?}", play.session.events) };
     assert_eq!((&open["kind"], &open["topic"], &open["corr"]), (&json!("open"), &json!(TOPIC), &json!("c-1")));
-    assert_eq!((&told["negotiation_id"], &told["corr"], &told["policy"]), (&json!("c-1"), &json!("c-1"), &policy));
+    assert_eq!((&begun["negotiation_id"], &begun["corr"], &begun["policy"]), (&json!("c-1"), &json!("c-1"), &policy));
     assert_eq!(json!(play.session.policy)["policy"], policy);
     assert_eq!(play.turn(), (1, "a"));
 }
@@ -401,8 +401,8 @@ fn a_setup_that_cannot_be_meant_is_refused() {
     ] {
         assert_eq!(refused(setup.clone()).code, NegotiationCode::BadSetup, "{setup}");
     }
-    let mut nobody = Play::new(json!({}));
-    nobody.seats.parties.clear();
-    let found = advance(&nobody.session, &nobody.seats, &OpenRequest::default(), &AdvanceInput::default());
+    let mut empty = Play::new(json!({}));
+    empty.seats.parties.clear();
+    let found = advance(&empty.session, &empty.seats, &OpenRequest::default(), &AdvanceInput::default());
     assert_eq!(found.expect_err("nobody").code, NegotiationCode::BadSetup);
 }
