@@ -233,9 +233,9 @@ fn last_draft_section(last: &Round, max: usize) -> String {
 /// Lists the findings of a draft that was repeated, without the draft.
 fn repeated(last: &Round, max: usize) -> String {
     const LEAD: &str = "\nYour last two answers were the same, and wrong in this:\n";
-    const ANEW: &str = "Write another one that is different there.\n";
-    let left = max.saturating_sub([LEAD, ANEW].iter().map(|part| part.chars().count()).sum());
-    [LEAD, &findings(last, left, format_finding), ANEW].concat()
+    const REQUEST: &str = "Write another one that is different there.\n";
+    let left = max.saturating_sub([LEAD, REQUEST].iter().map(|part| part.chars().count()).sum());
+    [LEAD, &findings(last, left, format_finding), REQUEST].concat()
 }
 
 /// Lists the findings of a round, one per line, as many as fit.

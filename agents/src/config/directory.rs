@@ -93,11 +93,11 @@ mod tests {
             ("[commands.a]\nprogram = [\"x\"]\nenv = { TOKEN = \"s3cret }\n", "line 3"),
             ("s3cret\n", "line 1"),
         ] {
-            let told = WorkspaceConfig::parse(text, "p").expect_err("refused").to_string();
-            assert!(told.contains(place) && !told.contains("s3cret"), "{told}");
+            let error = WorkspaceConfig::parse(text, "p").expect_err("refused").to_string();
+            assert!(error.contains(place) && !error.contains("s3cret"), "{error}");
         }
-        let told = WorkspaceConfig::parse("[workspace]\nanotate = false\n", "p").expect_err("refused").to_string();
-        assert!(told.starts_with("p: line 2, column 1: unknown field `anotate`"), "{told}");
+        let error = WorkspaceConfig::parse("[workspace]\nanotate = false\n", "p").expect_err("refused").to_string();
+        assert!(error.starts_with("p: line 2, column 1: unknown field `anotate`"), "{error}");
         let shared = WorkspaceConfig::parse("[workspace]\nannotate = false\n[commands.a]\nprogram = [\"x\"]\n", "p");
         assert_eq!(shared.expect("whole"), WorkspaceConfig { annotate: Some(false), ..WorkspaceConfig::default() });
     }

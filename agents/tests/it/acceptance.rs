@@ -22,11 +22,11 @@ async fn unheard() -> Workshop {
     ada.call(json!({"command": "view", "path": "a.py"})).await;
     shop.journal.loses_one();
     let edit = json!({"command": "create", "path": "a.py", "file_text": "a = 2\n", "intent": "two"});
-    let (told, ()) = tokio::join!(ada.call(edit), async {
+    let (result, ()) = tokio::join!(ada.call(edit), async {
         shop.journal.has_lost_one().await;
         shop.runtime.close(shop.board.id()).await;
     });
-    assert_eq!(told.code.as_deref(), Some("board_closed"), "{}", told.text);
+    assert_eq!(result.code.as_deref(), Some("board_closed"), "{}", result.text);
     assert_eq!(shop.text("a.py").as_deref(), Some("a = 1\n"));
     // The next operation cannot know the outcome either, and discards nothing.
     let looked = shop.workspace.report_changes([&path("b.py")]).await.expect_err("the board is gone");
@@ -50,23 +50,23 @@ async fn an_edit_whose_answer_is_lost_is_made_once() {
     ada.call(json!({"command": "view", "path": "a.py"})).await;
     shop.journal.loses_one();
     let edit = json!({"command": "create", "path": "a.py", "file_text": "a = 2\n", "intent": "two"});
-    let (told, ()) = tokio::join!(ada.call(edit), async {
+    let (result, ()) = tokio::join!(ada.call(edit), async {
         shop.journal.has_lost_one().await;
         shop.journal.mended();
     });
-    assert!(!told.is_error(), "{}", told.text);
+    assert!(!result.is_error(), "{}", result.text);
     assert_eq!(shop.text("a.py").as_deref(), Some("a = 2\n"));
     assert_eq!(shop.entry("a.py").expect("known").version, 2);
 }
 
 /// Returns an engineer's session after a keyed edit is recorded and its outcome is reported as unknown.
-async fn told_that_nobody_knows(edit: &SessionRequest) -> (Workshop, Session) {
+async fn with_unknown_outcome(edit: &SessionRequest) -> (Workshop, Session) {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\nb = 1\n")]).await;
     let mut ada = shop.session(0);
     ada.call(json!({"command": "view", "path": "a.py"})).await;
     shop.journal.loses_one();
-    let told = answer(&mut ada, edit).await;
-    assert!(matches!(told.code.as_deref(), Some("interrupted" | "journal_io")), "{}", told.text);
+    let result = answer(&mut ada, edit).await;
+    assert!(matches!(result.code.as_deref(), Some("interrupted" | "journal_io")), "{}", result.text);
     shop.journal.mended();
     (shop, ada)
 }
@@ -77,7 +77,7 @@ fn keyed(arguments: Value) -> SessionRequest {
 
 async fn answer(session: &mut Session, asked: &SessionRequest) -> CommandResult {
     match session.execute(asked.clone()).await {
-        SessionAnswer::New(told) => told,
+        SessionAnswer::New(result) => result,
         other => panic!("{other:?}"),
     }
 }
@@ -87,16 +87,16 @@ async fn who_repeats_an_edit_learns_what_came_of_it_though_others_finished_it() 
     let edit = keyed(
         json!({"command": "str_replace", "path": "a.py", "old_str": "a = 1", "new_str": "a = 2", "intent": "two"}),
     );
-    let (shop, mut ada) = told_that_nobody_knows(&edit).await;
+    let (shop, mut ada) = with_unknown_outcome(&edit).await;
     // The next operation that gets a turn completes the edit. The author sees that, too.
     assert_eq!(shop.workspace.report_changes([&path("a.py")]).await.expect("it goes on"), 0);
     assert_eq!(ada.call(json!({"command": "view", "path": "a.py"})).await.code, None);
     assert_eq!(shop.text("a.py").as_deref(), Some("a = 2\nb = 1\n"));
     let other = keyed(json!({"command": "create", "path": "a.py", "file_text": "", "intent": "nothing"}));
     assert_eq!(answer(&mut ada, &other).await.code.as_deref(), Some("token_conflict"));
-    let told = answer(&mut ada, &edit).await;
-    assert_eq!((&told.code, &told.data["files"][0]["version"]), (&None, &json!(2)), "{}", told.text);
-    assert_eq!(ada.execute(edit).await, SessionAnswer::Replayed(told));
+    let result = answer(&mut ada, &edit).await;
+    assert_eq!((&result.code, &result.data["files"][0]["version"]), (&None, &json!(2)), "{}", result.text);
+    assert_eq!(ada.execute(edit).await, SessionAnswer::Replayed(result));
     let read = FileRead { path: path("a.py"), version: 2, lines: None };
     assert_eq!(ada.reads().for_file(&path("a.py")), [read], "it has seen what it made");
     assert_eq!(shop.entry("a.py").expect("known").version, 2, "it was made once");
@@ -105,14 +105,18 @@ async fn who_repeats_an_edit_learns_what_came_of_it_though_others_finished_it() 
 #[tokio::test]
 async fn an_agent_that_starts_again_learns_the_outcome_of_its_edit_before_it_learns_that_reads_are_lost() {
     let edit = keyed(json!({"command": "create", "path": "n.py", "file_text": "n\n", "intent": "a new one"}));
-    let (shop, ada) = told_that_nobody_knows(&edit).await;
+    let (shop, ada) = with_unknown_outcome(&edit).await;
     std::fs::write(shop.directory.path().join("n.py"), "n\ntheirs\n").expect("written");
-    let mut anew = Session::with_lost_reads(Arc::clone(&shop.workspace), ada.author().clone());
-    let told = answer(&mut anew, &edit).await;
-    assert_eq!((told.code, &told.data["files"][0]["version"]), (None, &json!(1)), "{}", told.text);
-    assert!(told.text.contains("not known here any more") && told.text.contains("n.py was made"), "{}", told.text);
+    let mut restarted = Session::with_lost_reads(Arc::clone(&shop.workspace), ada.author().clone());
+    let result = answer(&mut restarted, &edit).await;
+    assert_eq!((result.code, &result.data["files"][0]["version"]), (None, &json!(1)), "{}", result.text);
+    assert!(
+        result.text.contains("not known here any more") && result.text.contains("n.py was made"),
+        "{}",
+        result.text
+    );
     let read = FileRead { path: path("n.py"), version: 1, lines: None };
-    assert!(anew.reads().all().contains(&read), "it knows what it wrote, and not what came after it");
+    assert!(restarted.reads().all().contains(&read), "it knows what it wrote, and not what came after it");
     assert_eq!(
         shop.workspace.report_changes([&path("n.py")]).await.expect("told"),
         0,
@@ -192,12 +196,12 @@ async fn who_looks_and_stops_waiting_is_at_the_end_of_it_all_the_same() {
         // The caller stops waiting.
         () = async {} => {}
     }
-    let told = async {
+    let recorded = async {
         while shop.entry("b.py").is_none() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, told).await.expect("the board was told");
+    tokio::time::timeout(PATIENCE, recorded).await.expect("the board was told");
 }
 
 #[tokio::test]
@@ -225,8 +229,8 @@ async fn what_the_board_does_not_take_is_recorded_once_until_something_is_differ
     assert_eq!(rejected(), 2);
     // A new state may make it acceptable, so it is retried, but with a pause.
     for text in ["c\n", "d\n"] {
-        let told = ada.call(json!({"command": "create", "path": "b.txt", "file_text": text, "intent": "b"})).await;
-        assert!(!told.is_error(), "{}", told.text);
+        let result = ada.call(json!({"command": "create", "path": "b.txt", "file_text": text, "intent": "b"})).await;
+        assert!(!result.is_error(), "{}", result.text);
         tokio::time::sleep(Duration::from_millis(1100)).await;
         refused().await;
     }
@@ -255,9 +259,9 @@ async fn what_the_board_does_not_take_keeps_nobody_from_all_else() {
     let version = |name: &str| shop.entry(name).expect("known").version;
     assert!(names.iter().all(|name| version(name) == if name == "13.txt" { 1 } else { 2 }));
     // A second rescan does not propose the rejected part again.
-    let told = shop.records().len();
+    let count = shop.records().len();
     assert_eq!(shop.workspace.rescan().await.expect("looked through").rejected.len(), 1);
-    assert_eq!(shop.records().len(), told);
+    assert_eq!(shop.records().len(), count);
 
     let mut ada = shop.session(0);
     let found = ada.call(json!({"command": "search", "pattern": "small 1"})).await;
@@ -268,16 +272,16 @@ async fn what_the_board_does_not_take_keeps_nobody_from_all_else() {
         found.text
     );
     ada.call(json!({"command": "view", "path": "14.txt"})).await;
-    let told = ada.call(json!({"command": "create", "path": "14.txt", "file_text": "a\n", "intent": "a"})).await;
-    assert!(!told.is_error(), "{}", told.text);
-    let told = ada.call(json!({"command": "create", "path": "13.txt", "file_text": "a\n", "intent": "a"})).await;
-    assert_eq!(told.code.as_deref(), Some("workspace_refused"), "it rests on that");
+    let result = ada.call(json!({"command": "create", "path": "14.txt", "file_text": "a\n", "intent": "a"})).await;
+    assert!(!result.is_error(), "{}", result.text);
+    let result = ada.call(json!({"command": "create", "path": "13.txt", "file_text": "a\n", "intent": "a"})).await;
+    assert_eq!(result.code.as_deref(), Some("workspace_refused"), "it rests on that");
     // After a crash, another engineer can still edit.
     drop(ada);
     let shop = shop.crashed().await;
-    let told =
+    let result =
         shop.session(1).call(json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "n"})).await;
-    assert!(!told.is_error(), "{}", told.text);
+    assert!(!result.is_error(), "{}", result.text);
     replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
@@ -296,9 +300,9 @@ async fn what_others_change_is_reported_in_records_of_bounded_size() {
         shop.workspace.report_changes([&path(name)]).await.expect("told");
         std::fs::write(shop.directory.path().join(name), text('b')).expect("written");
     }
-    let told = shop.records().len();
+    let count = shop.records().len();
     assert_eq!(shop.workspace.rescan().await.expect("told").found, FILES);
-    let records = shop.records().split_off(told);
+    let records = shop.records().split_off(count);
     let sizes: Vec<usize> = records.iter().map(|record| record.payload.len()).collect();
     assert!(sizes.len() > 1 && sizes.iter().all(|size| *size < 6 * MIB), "{sizes:?}");
     assert!(sizes.iter().sum::<usize>() > FILES * MIB, "the texts are told: {sizes:?}");

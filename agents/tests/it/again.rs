@@ -12,7 +12,7 @@ use patchboard_runtime::agent::{Agent as _, Call, Permit};
 use serde_json::{Value, json};
 
 use crate::support::{call, seat};
-use crate::tools::{Bench, Log, told};
+use crate::tools::{Bench, Log, logged};
 
 /// Returns the attempt after these failures.
 fn attempt(failures: &[FailureCode]) -> Call {
@@ -131,7 +131,7 @@ async fn an_attempt_with_tools_begins_anew_and_says_so_too() {
     assert_eq!(failed, FailureCode::Truncated);
     chat.run_tool_loop(&attempt(&[failed]), &mut bench).await.expect("a reply");
     let sent = endpoint.bodies();
-    assert_eq!(told(&log).iter().filter(|what| what.starts_with("echo")).count(), 1);
+    assert_eq!(logged(&log).iter().filter(|what| what.starts_with("echo")).count(), 1);
     assert!(last(&sent[2])["content"].as_str().expect("words").contains("cut off"));
     assert_eq!(sent[2]["max_tokens"], 200);
 }

@@ -65,7 +65,7 @@ async fn ask(
     answers: &[CallResult],
 ) -> (Result<Design, DesignError>, Vec<Prompt>) {
     let prompts = RefCell::new(Vec::new());
-    let mut told = 0;
+    let mut reported = 0;
     let made = design(
         brief,
         terms,
@@ -74,11 +74,11 @@ async fn ask(
             let count = prompts.borrow().len();
             answers.get(count - 1).or(answers.last()).expect("an answer").clone()
         },
-        |_| told += 1,
+        |_| reported += 1,
     )
     .await;
     let rounds = made.as_ref().map_or_else(|refusal| refusal.rounds().len(), |design| design.rounds.len());
-    assert_eq!((rounds, told), (prompts.borrow().len(), rounds), "every call is a round and is told");
+    assert_eq!((rounds, reported), (prompts.borrow().len(), rounds), "every call is a round and is told");
     (made, prompts.into_inner())
 }
 
@@ -123,9 +123,9 @@ async fn what_is_wrong_goes_back_and_the_mended_answer_is_taken() {
     let (made, prompts) = ask(&brief(), &DesignLimits::default(), &[ok(bad.clone()), ok(notes().to_string())]).await;
     let design = made.expect("a blueprint");
     assert_eq!(prompts[0].system, prompts[1].system, "the part that is cached stays the same");
-    let told = &prompts[1].user;
+    let prompt = &prompts[1].user;
     for part in [bad.as_str(), "[undeclared_worker]", "Did you mean `writer`?"] {
-        assert!(told.contains(part), "{part:?} is not in:\n{told}");
+        assert!(prompt.contains(part), "{part:?} is not in:\n{prompt}");
     }
     let spent = RoundsUsage::from_rounds(&design.rounds);
     assert_eq!((spent.calls, spent.usage.total(), spent.repairs.total()), (2, 220, 110));
@@ -225,8 +225,8 @@ async fn a_worker_of_each_element_is_bound_to_it() {
         let design = design.expect("a design");
         let rounds = codes(&design.rounds);
         assert!(rounds[0].contains(&"unbound_element") && rounds[1].is_empty(), "{trigger}: {rounds:?}");
-        let told = &prompts[1].user;
-        assert!(told.contains("`checker` is woken for one of `/notes`") && told.contains(wanted), "{told}");
+        let prompt = &prompts[1].user;
+        assert!(prompt.contains("`checker` is woken for one of `/notes`") && prompt.contains(wanted), "{prompt}");
     }
 }
 
@@ -301,14 +301,14 @@ async fn a_limit_that_is_said_to_be_lowered_is_lowered_and_says_by_whom() {
     // The worker had no limits in its own blueprint.
     assert_eq!(written.value()["workers"]["writer"]["limits"], json!({"reply_tokens": 500, "timeout": "30s"}));
     assert_eq!(written.value()["workers"]["boss"].get("limits"), None);
-    let told: Vec<(&str, bool)> = design
+    let capped: Vec<(&str, bool)> = design
         .findings
         .iter()
         .filter(|finding| finding.code == "capped")
         .map(|finding| (finding.pointer.as_str(), finding.message.contains("operator")))
         .collect();
     let (tokens, timeout) = ("/workers/writer/limits/reply_tokens", "/workers/writer/limits/timeout");
-    assert_eq!(told, [("/limits/wall", true), (tokens, false), (timeout, true)]);
+    assert_eq!(capped, [("/limits/wall", true), (tokens, false), (timeout, true)]);
 }
 
 #[tokio::test]
@@ -441,9 +441,9 @@ async fn a_model_that_cannot_be_asked_ends_it_at_once() {
         let (made, prompts) = ask(&brief(), &DesignLimits::default(), &[ok(bad), fail(code)]).await;
         let refusal = made.expect_err("failed");
         assert_eq!((refusal.code(), prompts.len()), ("architect_failed", 2));
-        let told = refusal.last_round_with_draft().expect("a round");
+        let round = refusal.last_round_with_draft().expect("a round");
         assert_eq!(
-            (told.draft.is_empty(), told.findings[0].code),
+            (round.draft.is_empty(), round.findings[0].code),
             (false, "undeclared_worker"),
             "what was paid is shown"
         );

@@ -69,15 +69,15 @@ async fn own_edits_belong_to_what_was_asked_for_with_them() {
     let rename = json!({"command": "rename", "path": "b.txt", "new_path": "e.txt", "intent": "another name"});
     let edits = [replace("c.txt", "c", "1"), replace("c.txt", "d", "2"), make, replace("n.txt", "n", "3"), rename];
     for edit in edits {
-        let told: CommandResult = ada.call(edit).await;
-        assert_eq!(told.code, None, "{}", told.text);
+        let result: CommandResult = ada.call(edit).await;
+        assert_eq!(result.code, None, "{}", result.text);
     }
     assert_eq!((shop.text("c.txt"), shop.text("n.txt")), (Some("1\n2\n".to_owned()), Some("3\n".to_owned())));
 }
 
 async fn answer(coming: impl Future<Output = SessionAnswer>) -> Option<String> {
     match coming.await {
-        SessionAnswer::New(told) | SessionAnswer::Replayed(told) => told.code,
+        SessionAnswer::New(result) | SessionAnswer::Replayed(result) => result.code,
         SessionAnswer::KeyConflict => panic!("there is no key"),
     }
 }
@@ -205,9 +205,9 @@ async fn a_version_that_others_have_left_behind_is_no_basis() {
         edit
     };
     for wrong in [1, 7] {
-        let told = ada.call(with(wrong, "x", "y")).await;
-        assert_eq!(told.code.as_deref(), Some("stale_target"), "{wrong}: {}", told.text);
-        assert!(told.text.contains("x\n") && told.data["target"]["version"] == 2, "{}", told.text);
+        let result = ada.call(with(wrong, "x", "y")).await;
+        assert_eq!(result.code.as_deref(), Some("stale_target"), "{wrong}: {}", result.text);
+        assert!(result.text.contains("x\n") && result.data["target"]["version"] == 2, "{}", result.text);
     }
     assert_eq!(code(&mut ada, with(2, "x", "y")).await, None);
     assert_eq!(code(&mut ada, with(2, "y", "z")).await, None, "nobody else has changed it since");
@@ -220,9 +220,9 @@ async fn a_file_that_is_there_is_not_made_and_kept_for_nobody() {
     let make = json!({"command": "create", "path": "c.txt", "file_text": "n\n", "intent": "a new one"});
     let onto = |to: &str| json!({"command": "rename", "path": "b.txt", "new_path": to, "intent": "another name"});
     for edit in [onto("c.txt"), onto("a.txt"), make] {
-        let told = ada.call(edit).await;
-        assert_eq!(told.code.as_deref(), Some("file_exists"), "{}", told.text);
-        assert!(told.text.contains("take another name") && !told.text.contains("meanwhile"), "{}", told.text);
+        let result = ada.call(edit).await;
+        assert_eq!(result.code.as_deref(), Some("file_exists"), "{}", result.text);
+        assert!(result.text.contains("take another name") && !result.text.contains("meanwhile"), "{}", result.text);
     }
     let mut bob = shop.session(1);
     for file in ["b.txt", "c.txt"] {
@@ -235,17 +235,17 @@ async fn a_file_that_is_there_is_not_made_and_kept_for_nobody() {
 async fn a_range_beyond_the_end_is_an_error() {
     let (_shop, mut ada) = overtaken().await;
     let beyond = json!({"command": "view", "path": "c.txt", "view_range": [3, 9]});
-    let told = ada.call(beyond).await;
-    assert_eq!(told.code.as_deref(), Some("no_such_line"), "{}", told.text);
-    assert!(told.text.contains("has 2 lines"), "{}", told.text);
+    let result = ada.call(beyond).await;
+    assert_eq!(result.code.as_deref(), Some("no_such_line"), "{}", result.text);
+    assert!(result.text.contains("has 2 lines"), "{}", result.text);
 }
 
 #[tokio::test]
 async fn the_lines_that_come_nearest_were_read() {
     let (shop, mut ada) = overtaken().await;
     assert_eq!(code(&mut ada, view("a.txt")).await, None);
-    let told = ada.call(replace("c.txt", "c\ne\n", "y\n")).await;
-    assert!(told.code.as_deref() == Some("no_match") && told.text.contains("\tc\n"), "{}", told.text);
+    let result = ada.call(replace("c.txt", "c\ne\n", "y\n")).await;
+    assert!(result.code.as_deref() == Some("no_match") && result.text.contains("\tc\n"), "{}", result.text);
     let mut bob = shop.session(1);
     assert_eq!(code(&mut bob, view("c.txt")).await, None);
     assert_eq!(code(&mut bob, replace("c.txt", "c", "x")).await, None);

@@ -44,12 +44,14 @@ fn blueprint() -> Blueprint {
                 {"path": "/answers/-", "ops": ["add"]}],
         })
     };
-    let in_room = |who: &str| {
-        json!({"name": format!("room-{who}"), "trigger": {"op": "add", "path": "/board/rooms/*/agenda/*"},
-        "when": format!("value.who == \"{who}\""), "run": who})
+    let in_room = |name: &str| {
+        json!({"name": format!("room-{name}"), "trigger": {"op": "add", "path": "/board/rooms/*/agenda/*"},
+        "when": format!("value.who == \"{name}\""), "run": name})
     };
-    let at_ballot =
-        |who: &str| json!({"name": format!("ballot-{who}"), "trigger": {"op": "add", "path": "/ballot"}, "run": who});
+    let at_ballot = |name: &str| {
+        json!({"name": format!("ballot-{name}"), "trigger": {"op": "add", "path": "/ballot"},
+        "run": name})
+    };
     let blueprint = json!({
         "blueprint": 1, "name": "experts",
         "state": {"schema": {"type": "object"},
@@ -299,13 +301,13 @@ fn a_form_allows_what_is_read_and_nothing_else() {
             );
             let validator = jsonschema::draft202012::new(&schema).expect("a schema");
             let names = json!({"chosen agents": ["planner"]}).to_string();
-            let told = match (format, is_own) {
+            let reply = match (format, is_own) {
                 (ReplyFormat::Control, true) => names,
                 (_, true) => format.example().to_owned(),
                 (_, false) => format.example_for(ReplyPurpose::Ballot).to_owned(),
             };
-            let told: Value = serde_json::from_str(&told).expect("what a worker is told is JSON");
-            assert!(validator.is_valid(&told), "{format}: {told}");
+            let reply: Value = serde_json::from_str(&reply).expect("what a worker is told is JSON");
+            assert!(validator.is_valid(&reply), "{format}: {reply}");
             assert!(validator.is_valid(&json!({"pass": "why"})));
             for other in [json!({"pass": 7}), json!({"patch": []}), json!([]), json!({})] {
                 assert!(!validator.is_valid(&other), "{format}: {other}");
@@ -313,8 +315,8 @@ fn a_form_allows_what_is_read_and_nothing_else() {
             let unknown = json!({"chosen agents": ["plumber"]});
             assert!(!validator.is_valid(&unknown), "{format}");
             assert!(silent.is_valid(&json!({"pass": "why"})));
-            assert_eq!(silent.is_valid(&told), !(is_own && format.is_of_messages()), "{format}");
-            assert!(alone.is_valid(&told), "{format}: the blackboard is none of its business");
+            assert_eq!(silent.is_valid(&reply), !(is_own && format.is_of_messages()), "{format}");
+            assert!(alone.is_valid(&reply), "{format}: the blackboard is none of its business");
         }
     }
 }

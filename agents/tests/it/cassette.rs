@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::{call, seat};
-use crate::tools::{Bench, Benches, Log, told};
+use crate::tools::{Bench, Benches, Log, logged};
 
 /// Agent that answers with its prompt, after the delay in milliseconds that begins the prompt.
 struct Echo;
@@ -169,7 +169,7 @@ async fn a_run_that_has_passed_answers_over_waits_for_none_of_them_again() {
     let entries: Vec<_> = (0..6).map(|order| if order < 3 { "never" } else { "a" }).zip(0..).collect();
     let shown = ["0", "1", "2", "3", "4", "5"];
     let entries: Vec<_> =
-        entries.iter().map(|(who, order)| (*who, shown[*order as usize], *order, reply("r"))).collect();
+        entries.iter().map(|(worker, order)| (*worker, shown[*order as usize], *order, reply("r"))).collect();
     written(&path, &entries);
     let player = Player::open(&path).expect("a cassette");
     let mut waits = Vec::new();
@@ -377,7 +377,7 @@ async fn recorded_work(path: &Path) -> Vec<String> {
     let recorder: Arc<dyn Agent> = Arc::new(recorder);
     let answers = race(&recorder, vec![asked("a", "x", 0), asked("b", "x", 0)]).await;
     assert_eq!(answers, ["[]", "[]"]);
-    told(&log)
+    logged(&log)
 }
 
 #[tokio::test]
@@ -403,7 +403,7 @@ async fn what_was_done_with_tools_is_done_again_in_its_order_before_the_answer()
         assert_eq!(player.remaining(), 2, "answers are counted, and not what was done before");
         let player: Arc<dyn Agent> = Arc::new(player);
         let answers = race(&player, calls.iter().map(|worker| asked(worker, "x", 0)).collect()).await;
-        assert_eq!((answers, told(&log)), (vec!["[]".to_owned(), "[]".to_owned()], done.clone()), "{calls:?}");
+        assert_eq!((answers, logged(&log)), (vec!["[]".to_owned(), "[]".to_owned()], done.clone()), "{calls:?}");
     }
     let player = Player::open(&path).expect("a cassette");
     let failure = player.call(&asked("a", "x", 0)).await.expect_err("there are no tools");

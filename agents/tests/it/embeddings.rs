@@ -96,8 +96,8 @@ async fn what_means_the_same_is_asked_for_and_a_yes_goes_on() {
     assert_eq!(answered("No, leave it.").await["why"], "declined");
     let resumed = answered("Yes, please.").await;
     let outcome = put(&seats, "crud", &json!({"resumed": resumed}), "/outcome").await;
-    let told = put(&seats, "confirm", &json!({"resumed": resumed, "outcome": outcome}), "/result").await;
-    assert_eq!(told["text"], "Took bananas off the household list.");
+    let result = put(&seats, "confirm", &json!({"resumed": resumed, "outcome": outcome}), "/result").await;
+    assert_eq!(result["text"], "Took bananas off the household list.");
 
     let requests = endpoint.requests();
     let [(head, body)] = requests.as_slice() else { panic!("{requests:?}") };

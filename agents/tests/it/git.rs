@@ -15,13 +15,13 @@ use patchboard_workspace::tools::call;
 use serde_json::{Value, json};
 
 /// Returns an author with this access, in the seat of the first engineer.
-pub(crate) fn who(shop: &Workshop, label: &str, files: &Value) -> EditAuthor {
+pub(crate) fn author(shop: &Workshop, label: &str, files: &Value) -> EditAuthor {
     let access = Access::compile(&serde_json::from_value(files.clone()).expect("access")).expect("patterns");
     EditAuthor { access, name: Some(label.to_owned()), ..shop.session(0).author().clone() }
 }
 
 pub(crate) fn manager(shop: &Workshop) -> EditAuthor {
-    who(shop, "manager", &json!({"run": ["git"]}))
+    author(shop, "manager", &json!({"run": ["git"]}))
 }
 
 /// Runs a script, which must succeed; returns its output.
@@ -44,15 +44,15 @@ async fn write(shop: &Workshop, engineer: usize, name: &str, text: &str) {
     let mut session = shop.session(engineer);
     session.call(json!({"command": "view", "path": name})).await;
     let edit = json!({"command": "create", "path": name, "file_text": text, "intent": "anew"});
-    let told = session.call(edit).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = session.call(edit).await;
+    assert!(!result.is_error(), "{}", result.text);
 }
 
 /// Views all uncommitted changes, one part after the other.
-async fn review(shop: &Workshop, who: &EditAuthor) {
+async fn review(shop: &Workshop, caller: &EditAuthor) {
     let mut window = Window::default();
     loop {
-        let diff = git::diff(&shop.workspace, who, &[], window).await.expect("a difference");
+        let diff = git::diff(&shop.workspace, caller, &[], window).await.expect("a difference");
         let note = diff.lines().last().and_then(|line| line.split_once("go on with `skip` "));
         let Some((_, next)) = note else { return };
         let next = next.split(',').next().expect("a number").parse().expect("a number");
@@ -64,12 +64,12 @@ async fn review(shop: &Workshop, who: &EditAuthor) {
 /// Reviews and commits all changes.
 async fn commit(
     shop: &Workshop,
-    who: &EditAuthor,
+    caller: &EditAuthor,
     message: &str,
     author: Option<&str>,
 ) -> Result<Vec<git::Commit>, git::error::GitError> {
-    review(shop, who).await;
-    let committed = git::commit(&shop.workspace, who, message, author).await?;
+    review(shop, caller).await;
+    let committed = git::commit(&shop.workspace, caller, message, author).await?;
     assert_eq!(committed.omissions.messages(), [""; 0]);
     Ok(committed.commits)
 }
@@ -91,8 +91,8 @@ async fn each_authors_files_are_committed_in_that_name_by_who_may() {
         let mut session = shop.session(engineer);
         session.call(json!({"command": "view", "path": name})).await;
         let edit = json!({"command": "create", "path": name, "file_text": "x = 2\n", "intent": "two"});
-        let told = session.call(edit).await;
-        assert!(!told.is_error(), "{}", told.text);
+        let result = session.call(edit).await;
+        assert!(!result.is_error(), "{}", result.text);
     }
     // Programs configured in the repository are not run.
     sh(
@@ -105,8 +105,8 @@ async fn each_authors_files_are_committed_in_that_name_by_who_may() {
         git::diff(&shop.workspace, &manager(&shop), &[path("a.py")], Window::default()).await.expect("a difference");
     assert!(only.contains("a.py") && !only.contains("b.py"), "{only}");
     let commits = commit(&shop, &manager(&shop), "two\n\nEverywhere.", None).await.expect("commits");
-    let told: Vec<_> = commits.iter().map(|commit| (commit.author.as_str(), commit.files.len())).collect();
-    assert_eq!(told, [("engineer_1", 1), ("engineer_2", 2)]);
+    let by_author: Vec<_> = commits.iter().map(|commit| (commit.author.as_str(), commit.files.len())).collect();
+    assert_eq!(by_author, [("engineer_1", 1), ("engineer_2", 2)]);
     assert_eq!(sh("git log --format='%an %cn %s' -2"), "engineer_2 manager two\nengineer_1 manager two\n");
     assert_eq!(sh("git status --porcelain"), "", "the workspace's own directory is no part of it");
     assert!(!shop.directory.path().join("ran").exists());
@@ -125,7 +125,7 @@ async fn what_is_not_served_is_neither_shown_nor_committed() {
     sh(root, BEGIN);
     sh(root, "echo TOKEN=hunter2 > .env; echo hunter2 > new.key; echo hunter2 > secret/k.py; rm gone.py");
     write(&shop, 0, "a.py", "a = 2\n").await;
-    let blind = who(&shop, "manager", &json!({"view": ["*"], "run": ["git"]}));
+    let blind = author(&shop, "manager", &json!({"view": ["*"], "run": ["git"]}));
     let diff = git::diff(&shop.workspace, &blind, &[], Window::default()).await.expect("a difference");
     assert!(diff.contains("+a = 2") && diff.contains("deleted file") && !diff.contains("hunter2"), "{diff}");
     for hidden in [".env", "new.key", "secret/k.py", "secret"] {
@@ -133,8 +133,8 @@ async fn what_is_not_served_is_neither_shown_nor_committed() {
         assert_eq!(diff, "", "{hidden}");
     }
     let commits = commit(&shop, &blind, "all of it", None).await.expect("commits");
-    let told: Vec<_> = commits.iter().map(|commit| (commit.author.as_str(), &*commit.files)).collect();
-    assert_eq!(told, [("engineer_1", &[path("a.py")][..]), ("external", &[path("gone.py")][..])]);
+    let by_author: Vec<_> = commits.iter().map(|commit| (commit.author.as_str(), &*commit.files)).collect();
+    assert_eq!(by_author, [("engineer_1", &[path("a.py")][..]), ("external", &[path("gone.py")][..])]);
     assert_eq!(sh(root, "git log -p --format=%an | grep -c hunter2 || true"), "0\n");
     assert_eq!(sh(root, "git status --porcelain"), " M .env\n M secret/k.py\n?? new.key\n");
     // An author that may view a file may commit it; files excluded by the operator are never committed.
@@ -241,8 +241,8 @@ async fn files_that_look_like_a_repository_are_none_and_commits_come_one_after_t
         session.call(json!({"command": "view", "path": name})).await;
         session.call(json!({"command": "create", "path": name, "file_text": "x = 2\n", "intent": "two"})).await;
     }
-    let who = manager(&shop);
-    let of = |author: &'static str| commit(&shop, &who, "two", Some(author));
+    let caller = manager(&shop);
+    let of = |author: &'static str| commit(&shop, &caller, "two", Some(author));
     let (one, two) = tokio::join!(of("engineer_1"), of("engineer_2"));
     assert_eq!(one.expect("a commit")[0].files, [path("a.py")]);
     assert_eq!(two.expect("a commit")[0].files, [path("b.py")]);
@@ -255,56 +255,56 @@ async fn nothing_is_committed_that_was_not_shown_as_it_is() {
     sh(root, BEGIN);
     write(&shop, 0, "a.py", "a = 2\n").await;
     write(&shop, 1, "b.py", "b = 2\n").await;
-    let who = manager(&shop);
+    let caller = manager(&shop);
     let refused = async |author: Option<&'static str>| {
-        let error = git::commit(&shop.workspace, &who, "x", author).await.expect_err("it was not shown");
+        let error = git::commit(&shop.workspace, &caller, "x", author).await.expect_err("it was not shown");
         assert_eq!(error.code(), "not_reviewed", "{error}");
         error.to_string()
     };
     let shown =
-        async |paths: &[_], window| git::diff(&shop.workspace, &who, paths, window).await.expect("a difference");
+        async |paths: &[_], window| git::diff(&shop.workspace, &caller, paths, window).await.expect("a difference");
     let all = Window::default();
     assert!(refused(None).await.contains("a.py, b.py"));
     shown(&[path("a.py")], all).await;
     let named = refused(None).await;
     assert!(named.contains("b.py") && !named.contains("a.py"), "{named}");
     // A review counts only for its own author.
-    review(&shop, &who2(&shop)).await;
+    review(&shop, &second_manager(&shop)).await;
     refused(None).await;
-    review(&shop, &who).await;
+    review(&shop, &caller).await;
     write(&shop, 1, "b.py", "b = 3\n").await;
     assert!(refused(Some("engineer_2")).await.contains("b.py"), "it has changed since");
     // The reviewed file can be committed; the other change stays.
-    git::commit(&shop.workspace, &who, "a", Some("engineer_1")).await.expect("a commit");
+    git::commit(&shop.workspace, &caller, "a", Some("engineer_1")).await.expect("a commit");
     assert_eq!(sh(root, "git log -1 --format='%an %s'; git status --porcelain"), "engineer_1 a\n M b.py\n");
-    review(&shop, &who).await;
+    review(&shop, &caller).await;
     // A review covers content and base: the user has committed another base meanwhile.
     sh(root, "echo 'b = 9' > b.py; git commit -qm mine b.py; echo 'b = 3' > b.py");
     refused(None).await;
-    commit(&shop, &who, "b", None).await.expect("a commit");
+    commit(&shop, &caller, "b", None).await.expect("a commit");
 
     // Truncated parts are not reviewed, nor is a file hidden by its attributes.
     let long: String = (0..600).map(|line| format!("c = {line}\n")).collect();
     write(&shop, 0, "c.py", &long).await;
     write(&shop, 0, ".gitattributes", "*.py -diff\n").await;
     let part = Window { skip: 0, room: 2_000 };
-    let told = shown(&[path("c.py")], part).await;
-    assert!(told.contains("+c = 1\n") && told.contains("are not shown") && told.chars().count() <= 2_000, "{told}");
+    let text = shown(&[path("c.py")], part).await;
+    assert!(text.contains("+c = 1\n") && text.contains("are not shown") && text.chars().count() <= 2_000, "{text}");
     refused(None).await;
     // The last part alone is not a full review.
     shown(&[path("c.py")], Window { skip: 3_000, room: 32_000 }).await;
     assert!(refused(None).await.contains("c.py"));
-    let next = told.split_once("`skip` ").and_then(|(_, rest)| rest.split(',').next()).expect("where to go on");
+    let next = text.split_once("`skip` ").and_then(|(_, rest)| rest.split(',').next()).expect("where to go on");
     let rest = shown(&[path("c.py")], Window { skip: next.parse().expect("a number"), room: 32_000 }).await;
     assert!(rest.ends_with("+c = 599\n"), "{rest}");
     assert!(refused(None).await.ends_with(": .gitattributes"));
     shown(&[path(".gitattributes")], all).await;
-    git::commit(&shop.workspace, &who, "c", None).await.expect("a commit");
+    git::commit(&shop.workspace, &caller, "c", None).await.expect("a commit");
     assert_eq!(sh(root, "git status --porcelain"), "");
 }
 
-fn who2(shop: &Workshop) -> EditAuthor {
-    who(shop, "second", &json!({"run": ["git"]}))
+fn second_manager(shop: &Workshop) -> EditAuthor {
+    author(shop, "second", &json!({"run": ["git"]}))
 }
 
 #[tokio::test]
@@ -317,24 +317,24 @@ async fn everybody_who_wrote_in_a_file_is_named_and_who_formats_it_is_not() {
         let mut session = shop.session(engineer);
         session.call(json!({"command": "view", "path": "a.py"})).await;
         let edit = json!({"command": "str_replace", "path": "a.py", "old_str": old, "new_str": new, "intent": "x"});
-        let told = session.call(edit).await;
-        assert!(!told.is_error(), "{}", told.text);
+        let result = session.call(edit).await;
+        assert!(!result.is_error(), "{}", result.text);
     };
     replace(0, "a = 1\nb = 1\n", "a = 2\nb = 2\naa = 2\n").await;
     replace(1, "d = 1\n", "d = 2\n").await;
     let format = Program::new(vec!["sed".to_owned(), "-i".to_owned(), "s/ = /=/".to_owned(), "a.py".to_owned()]);
     let format = Program { changes: vec!["**".to_owned()], ..format };
-    let formatter = who(&shop, "manager", &json!({"edit": ["**"], "run": ["git", "format"]}));
+    let formatter = author(&shop, "manager", &json!({"edit": ["**"], "run": ["git", "format"]}));
     let mut manager = Session::new(Arc::clone(&shop.workspace), formatter.clone());
     let programs = std::collections::BTreeMap::from([("format".to_owned(), format)]);
-    let told = call(&mut manager, None, &programs, "run", json!({"program": "format"}), ROOM_MAX).await;
-    assert!(told.text.contains("changed: a.py"), "{}", told.text);
+    let result = call(&mut manager, None, &programs, "run", json!({"program": "format"}), ROOM_MAX).await;
+    assert!(result.text.contains("changed: a.py"), "{}", result.text);
     assert_eq!(shop.entry("a.py").map(|entry| entry.writer).as_deref(), Some("manager"));
-    let told = call(&mut manager, None, &programs, "commit", json!({"message": "x"}), ROOM_MAX).await;
-    assert_eq!(told.code.as_deref(), Some("not_reviewed"), "{}", told.text);
+    let result = call(&mut manager, None, &programs, "commit", json!({"message": "x"}), ROOM_MAX).await;
+    assert_eq!(result.code.as_deref(), Some("not_reviewed"), "{}", result.text);
     call(&mut manager, None, &programs, "diff", json!({}), ROOM_MAX).await;
-    let told = call(&mut manager, None, &programs, "commit", json!({"message": "both\n\nAll."}), ROOM_MAX).await;
-    assert!(told.text.contains("by engineer_1, with engineer_2: 1 file\n"), "{}", told.text);
+    let result = call(&mut manager, None, &programs, "commit", json!({"message": "both\n\nAll."}), ROOM_MAX).await;
+    assert!(result.text.contains("by engineer_1, with engineer_2: 1 file\n"), "{}", result.text);
     assert_eq!(
         sh(root, "git log -1 --format='%an|%cn|%B'"),
         "engineer_1|manager|both\n\nAll.\n\nCo-authored-by: engineer_2 <engineer_2@workspace>\n\n"
@@ -357,12 +357,12 @@ async fn a_commit_that_nobody_waits_for_is_made_to_its_end() {
     sh(root, BEGIN);
     for round in 0..8_u64 {
         write(&shop, 0, "a.py", &format!("a = {round}{round}\n")).await;
-        let who = manager(&shop);
-        review(&shop, &who).await;
+        let caller = manager(&shop);
+        review(&shop, &caller).await;
         let waits = std::time::Duration::from_millis(5 * round);
-        let made = tokio::time::timeout(waits, git::commit(&shop.workspace, &who, "one", None)).await;
+        let made = tokio::time::timeout(waits, git::commit(&shop.workspace, &caller, "one", None)).await;
         // The next operation waits until the commit is finished.
-        let next = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
+        let next = git::diff(&shop.workspace, &caller, &[], Window::default()).await.expect("a difference");
         assert!(made.is_err() || next.is_empty(), "{next}");
         assert!(!root.join(".git/index.lock").exists());
         assert_eq!(sh(root, "git diff --cached"), "", "index and branch say the same");
@@ -396,10 +396,10 @@ async fn whoever_writes_attributes_starts_nothing_and_commits_what_is_in_the_fil
     let has_run = plant(root);
     write(&shop, 0, ".gitattributes", PLANTED).await;
     write(&shop, 0, "a.py", "a = '$Id: 2 $'\n").await;
-    let who = manager(&shop);
-    let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
+    let caller = manager(&shop);
+    let diff = git::diff(&shop.workspace, &caller, &[], Window::default()).await.expect("a difference");
     assert!(diff.contains("+a = '$Id: 2 $'\n"), "{diff}");
-    commit(&shop, &who, "two", None).await.expect("commits");
+    commit(&shop, &caller, "two", None).await.expect("commits");
     assert!(!has_run());
     assert_eq!(sh(root, "git cat-file blob HEAD:a.py"), "a = '$Id: 2 $'\n");
     // Once the attributes are committed, such files are left to the user, and the diff reports them.
@@ -407,28 +407,28 @@ async fn whoever_writes_attributes_starts_nothing_and_commits_what_is_in_the_fil
     let is_named = |said: &str| {
         said.contains("1 file is left out, as what git would commit is not what is there") && said.contains(": a.py")
     };
-    let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
+    let diff = git::diff(&shop.workspace, &caller, &[], Window::default()).await.expect("a difference");
     assert!(is_named(&diff) && !diff.contains("a = 3"), "{diff}");
-    let other = git::diff(&shop.workspace, &who, &[path("b.py")], Window::default()).await.expect("a difference");
+    let other = git::diff(&shop.workspace, &caller, &[path("b.py")], Window::default()).await.expect("a difference");
     assert_eq!(other, "", "what is not asked for is not named");
-    let error = git::commit(&shop.workspace, &who, "three", None).await.expect_err("nothing is left");
+    let error = git::commit(&shop.workspace, &caller, "three", None).await.expect_err("nothing is left");
     assert_eq!(error.code(), "nothing_to_commit");
     assert!(is_named(&error.to_string()), "{error}");
     // A deletion is independent of programs, so it is shown.
     sh(root, "rm b.py");
-    let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
+    let diff = git::diff(&shop.workspace, &caller, &[], Window::default()).await.expect("a difference");
     assert!(diff.contains("-b = 1\n") && is_named(&diff) && diff.ends_with("]\n"), "{diff}");
-    let mut manager = Session::new(Arc::clone(&shop.workspace), who.clone());
+    let mut manager = Session::new(Arc::clone(&shop.workspace), caller.clone());
     let programs = std::collections::BTreeMap::<String, Program>::new();
-    let told = call(&mut manager, None, &programs, "commit", json!({"message": "three"}), ROOM_MAX).await;
-    assert!(told.text.contains(": 1 file\n") && is_named(&told.text), "{}", told.text);
-    assert_eq!(told.data["left_out"].as_array().map(Vec::len), Some(1), "{}", told.data);
+    let result = call(&mut manager, None, &programs, "commit", json!({"message": "three"}), ROOM_MAX).await;
+    assert!(result.text.contains(": 1 file\n") && is_named(&result.text), "{}", result.text);
+    assert_eq!(result.data["left_out"].as_array().map(Vec::len), Some(1), "{}", result.data);
     assert_eq!(sh(root, "git ls-tree -r --name-only HEAD"), ".gitattributes\na.py\n");
     assert!(!has_run());
     // However many files are left out, the answer keeps to its room, and all parts can be reached.
     sh(root, &format!("for i in $(seq 1 150); do echo $i > {}-$i.txt; done; rm a.py", "n".repeat(90)));
     let window = Window { skip: 0, room: 2_000 };
-    let diff = git::diff(&shop.workspace, &who, &[], window).await.expect("a difference");
+    let diff = git::diff(&shop.workspace, &caller, &[], window).await.expect("a difference");
     assert!(diff.contains("150 files are left out") && diff.contains("-a = "), "{diff}");
     assert!(diff.chars().count() <= 2_000, "{diff}");
 }
@@ -441,24 +441,24 @@ async fn what_the_board_does_not_allow_is_named_where_it_is_left_out() {
     let root = shop.directory.path();
     sh(root, BEGIN);
     sh(root, &format!("echo {} > b.txt", "b".repeat(200)));
-    let who = manager(&shop);
+    let caller = manager(&shop);
     let is_named =
         |said: &str| said.contains("1 file is left out, as the board does not allow") && said.contains(": b.txt");
-    let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference");
+    let diff = git::diff(&shop.workspace, &caller, &[], Window::default()).await.expect("a difference");
     assert!(diff.starts_with('[') && is_named(&diff), "{diff}");
-    let error = git::commit(&shop.workspace, &who, "all", None).await.expect_err("nothing is left");
+    let error = git::commit(&shop.workspace, &caller, "all", None).await.expect_err("nothing is left");
     assert!(error.code() == "nothing_to_commit" && is_named(&error.to_string()), "{error}");
-    let mut session = Session::new(Arc::clone(&shop.workspace), who.clone());
-    let told = session.call(json!({"command": "view", "path": "b.txt"})).await;
-    assert!(told.text.contains("small"), "as it is said there: {}", told.text);
+    let mut session = Session::new(Arc::clone(&shop.workspace), caller.clone());
+    let result = session.call(json!({"command": "view", "path": "b.txt"})).await;
+    assert!(result.text.contains("small"), "as it is said there: {}", result.text);
     sh(root, "echo a2 > a.txt; rm gone.txt");
-    review(&shop, &who).await;
-    let committed = git::commit(&shop.workspace, &who, "all", None).await.expect("the rest");
+    review(&shop, &caller).await;
+    let committed = git::commit(&shop.workspace, &caller, "all", None).await.expect("the rest");
     assert!(is_named(&committed.omissions.messages().join("\n")), "{committed:?}");
     assert_eq!(sh(root, "git status --porcelain"), " M b.txt\n");
     // An author without access sees no note; once the file is fixed, there is no note to show.
-    let blind = self::who(&shop, "manager", &json!({"view": ["a.txt"], "run": ["git"]}));
+    let blind = self::author(&shop, "manager", &json!({"view": ["a.txt"], "run": ["git"]}));
     assert_eq!(git::diff(&shop.workspace, &blind, &[], Window::default()).await.expect("a difference"), "");
     sh(root, "echo b > b.txt");
-    assert_eq!(git::diff(&shop.workspace, &who, &[], Window::default()).await.expect("a difference"), "");
+    assert_eq!(git::diff(&shop.workspace, &caller, &[], Window::default()).await.expect("a difference"), "");
 }

@@ -41,20 +41,20 @@ async fn a_name_that_the_file_system_does_not_take_is_not_recorded() {
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     let long = "x".repeat(256);
     for path in [format!("new/{long}"), format!("new/{long}/a.txt"), long.clone(), format!("{long}/a.txt")] {
-        let told = ada.call(create(&path, "new\n")).await;
-        assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
+        let result = ada.call(create(&path, "new\n")).await;
+        assert_eq!(result.code.as_deref(), Some("not_served"), "{}", result.text);
         assert_eq!(shop.entry(&path), None);
     }
     ada.call(json!({"command": "view", "path": "a.txt"})).await;
-    let told =
+    let result =
         ada.call(json!({"command": "rename", "path": "a.txt", "new_path": format!("b/{long}"), "intent": "b"})).await;
-    assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
+    assert_eq!(result.code.as_deref(), Some("not_served"), "{}", result.text);
     assert_eq!(shop.text("a.txt").as_deref(), Some("a\n"));
     // A name of the maximum length.
-    let told = ada.call(create(&format!("new/{}", &long[1..]), "new\n")).await;
-    assert!(!told.is_error(), "{}", told.text);
-    let told = bob.call(create("b.txt", "b\n")).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = ada.call(create(&format!("new/{}", &long[1..]), "new\n")).await;
+    assert!(!result.is_error(), "{}", result.text);
+    let result = bob.call(create("b.txt", "b\n")).await;
+    assert!(!result.is_error(), "{}", result.text);
     drop((ada, bob));
     assert_eq!(shop.crashed().await.text("b.txt").as_deref(), Some("b\n"));
 }
@@ -74,16 +74,16 @@ async fn what_may_not_be_written_is_not_recorded() {
         json!({"command": "delete", "path": "own/a.txt", "intent": "gone"}),
         json!({"command": "rename", "path": "own/a.txt", "new_path": "a.txt", "intent": "moved"}),
     ] {
-        let told = ada.call(edit).await;
-        assert_eq!(told.code.as_deref(), Some("write_forbidden"), "{}", told.text);
+        let result = ada.call(edit).await;
+        assert_eq!(result.code.as_deref(), Some("write_forbidden"), "{}", result.text);
     }
     assert_eq!(shop.entry("own/a.txt").expect("known").version, 1);
     assert_eq!((shop.entry("own/new.txt"), shop.entry("a.txt")), (None, None));
-    let told = bob.call(create("c.txt", "c\n")).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = bob.call(create("c.txt", "c\n")).await;
+    assert!(!result.is_error(), "{}", result.text);
     may_be_written(own, true);
-    let told = ada.call(create("own/a.txt", "A\n")).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = ada.call(create("own/a.txt", "A\n")).await;
+    assert!(!result.is_error(), "{}", result.text);
 }
 
 #[tokio::test]
@@ -95,13 +95,13 @@ async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_reported() {
     ada.call(json!({"command": "view", "path": "own/a.txt"})).await;
     // The journal delays its answer until the directory is read-only.
     shop.journal.loses_one();
-    let (told, ()) = tokio::join!(ada.call(create("own/a.txt", "A\n")), async {
+    let (result, ()) = tokio::join!(ada.call(create("own/a.txt", "A\n")), async {
         shop.journal.has_lost_one().await;
         may_be_written(&own, false);
         shop.journal.mended();
     });
-    assert_eq!(told.code.as_deref(), Some("not_in_place"), "{}", told.text);
-    assert!(told.text.contains("own/a.txt") && told.text.contains("displaced"), "{}", told.text);
+    assert_eq!(result.code.as_deref(), Some("not_in_place"), "{}", result.text);
+    assert!(result.text.contains("own/a.txt") && result.text.contains("displaced"), "{}", result.text);
     assert_eq!((shop.text("own/a.txt").as_deref(), displaced(&shop)), (Some("a\n"), vec!["A\n".to_owned()]));
     // The board has the edit, followed by the content on disk.
     let entry = shop.entry("own/a.txt").expect("known");
@@ -112,8 +112,8 @@ async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_reported() {
     assert_eq!(shop.workspace.report_changes([&path("b.txt")]).await.expect("told"), 1);
     drop(ada);
     let shop = shop.crashed().await;
-    let told = shop.session(1).call(create("c.txt", "c\n")).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = shop.session(1).call(create("c.txt", "c\n")).await;
+    assert!(!result.is_error(), "{}", result.text);
     assert_eq!((shop.found, shop.entry("own/a.txt").expect("known").version), (0, 3));
     replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
     may_be_written(own, true);
@@ -126,11 +126,11 @@ async fn a_directory_with_something_in_the_way_can_be_opened_again() {
     let own = shop.directory.path().join("own");
     let mut ada = shop.session(0);
     shop.journal.loses_one();
-    let (told, ()) = tokio::join!(ada.call(create("own/new/c.txt", "c\n")), async {
+    let (result, ()) = tokio::join!(ada.call(create("own/new/c.txt", "c\n")), async {
         shop.journal.has_lost_one().await;
         shop.runtime.close(shop.board.id()).await;
     });
-    assert_eq!(told.code.as_deref(), Some("board_closed"), "{}", told.text);
+    assert_eq!(result.code.as_deref(), Some("board_closed"), "{}", result.text);
     may_be_written(&own, false);
     drop(ada);
     let shop = shop.crashed().await;
@@ -138,8 +138,8 @@ async fn a_directory_with_something_in_the_way_can_be_opened_again() {
     let entry = shop.entry("own/new/c.txt").expect("known");
     assert_eq!((entry.version, entry.hash, entry.writer.as_str()), (2, None, EXTERNAL));
     let mut ada = shop.session(0);
-    let told = ada.call(create("d.txt", "d\n")).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = ada.call(create("d.txt", "d\n")).await;
+    assert!(!result.is_error(), "{}", result.text);
     replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
     may_be_written(own, true);
 }
@@ -149,11 +149,11 @@ async fn what_was_in_the_way_is_not_kept_as_the_answer_to_an_edit() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("new", "a file\n")]).await;
     let mut ada = shop.session(0);
     let asked = || SessionRequest { key: Some("one".to_owned()), ..SessionRequest::from(create("new/a.txt", "a\n")) };
-    let SessionAnswer::New(told) = ada.execute(asked()).await else { panic!("it was asked for once") };
-    assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
+    let SessionAnswer::New(result) = ada.execute(asked()).await else { panic!("it was asked for once") };
+    assert_eq!(result.code.as_deref(), Some("not_served"), "{}", result.text);
     fs::remove_file(shop.directory.path().join("new")).expect("removed");
-    let SessionAnswer::New(told) = ada.execute(asked()).await else { panic!("it was not decided") };
-    assert!(!told.is_error(), "{}", told.text);
+    let SessionAnswer::New(result) = ada.execute(asked()).await else { panic!("it was not decided") };
+    assert!(!result.is_error(), "{}", result.text);
     assert_eq!(shop.text("new/a.txt").as_deref(), Some("a\n"));
-    assert_eq!(ada.execute(asked()).await, SessionAnswer::Replayed(told), "what was decided stays");
+    assert_eq!(ada.execute(asked()).await, SessionAnswer::Replayed(result), "what was decided stays");
 }

@@ -36,12 +36,12 @@ const GRACE: Duration = Duration::from_millis(50);
 type Answers = Box<dyn Fn(&str, usize) -> Option<Value> + Send + Sync>;
 
 /// Agent with given answers, a price per call and a call counter.
-struct Told {
+struct ScriptedAgent {
     answers: Answers,
     calls: AtomicUsize,
 }
 
-impl Agent for Told {
+impl Agent for ScriptedAgent {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>> {
         let nth = self.calls.fetch_add(1, Ordering::SeqCst);
         match (self.answers)(call.worker.as_str(), nth) {
@@ -138,7 +138,7 @@ fn cooks(worker: &str, _: usize) -> Option<Value> {
 struct House {
     data: TempDir,
     runtime: Runtime,
-    told: Arc<Told>,
+    scripted: Arc<ScriptedAgent>,
 }
 
 impl House {
@@ -155,10 +155,10 @@ impl House {
 
     async fn at(data: TempDir, grace: Duration, answers: Answers) -> Self {
         let journal = SqliteJournal::open(data.path()).expect("a journal");
-        let told = Arc::new(Told { answers, calls: AtomicUsize::new(0) });
-        let agent = Arc::new(NestedBoards::new(told.clone()).with_grace(grace));
+        let scripted = Arc::new(ScriptedAgent { answers, calls: AtomicUsize::new(0) });
+        let agent = Arc::new(NestedBoards::new(scripted.clone()).with_grace(grace));
         let runtime = agent.start(Arc::new(journal), Options::new(agent.clone())).await.expect("a runtime");
-        Self { data, runtime, told }
+        Self { data, runtime, scripted }
     }
 
     /// Reopens the directory as if the process had died.
@@ -313,7 +313,7 @@ async fn a_board_that_cannot_be_made_of_what_it_is_given_has_failed() {
     assert_eq!(end(&board).await, End::Done);
     let error = served(&board)["error"].as_str().expect("it is told").to_owned();
     assert!(error.contains("order"), "{error}");
-    assert_eq!((house.inside().len(), house.told.calls.load(Ordering::SeqCst)), (0, 0));
+    assert_eq!((house.inside().len(), house.scripted.calls.load(Ordering::SeqCst)), (0, 0));
     // Without a failure value, the attempts fail.
     let house = House::new(cooks).await;
     let board = house.create(blueprint(short)).await;
@@ -380,7 +380,7 @@ async fn after_a_crash_the_board_that_was_made_goes_on() {
     // The first process dies while the cook is at work.
     let house = House::new(|worker, nth| if worker == "cooks" { None } else { cooks(worker, nth) }).await;
     let board = house.create(blueprint(|_| {})).await;
-    until("the cook is called", || house.told.calls.load(Ordering::SeqCst) == 2).await;
+    until("the cook is called", || house.scripted.calls.load(Ordering::SeqCst) == 2).await;
     let id = board.id().clone();
     let house = house.killed(cooks).await;
     let board = house.runtime.resume(&id).await.expect("it goes on");
@@ -390,7 +390,7 @@ async fn after_a_crash_the_board_that_was_made_goes_on() {
     let [kitchen] = inside.as_slice() else { panic!("one board inside: {inside:?}") };
     let commits = house.kinds(&kitchen.id).iter().filter(|kind| **kind == Kind::Committed).count();
     assert_eq!(commits, 2, "nothing is prepared twice");
-    assert_eq!(house.told.calls.load(Ordering::SeqCst), 1, "only the cook was asked again");
+    assert_eq!(house.scripted.calls.load(Ordering::SeqCst), 1, "only the cook was asked again");
     // The outer board resumes long after the nested one has ended.
     let house = house.killed(|_, _| None).await;
     let board = house.runtime.resume(&id).await.expect("it is there");
@@ -403,7 +403,7 @@ async fn a_crash_of_either_kernel_changes_nothing() {
     let answers = |worker: &str, nth| if nth == 1 { None } else { cooks(worker, nth) };
     let house = House::with_grace(LONG, answers).await;
     let board = house.create(blueprint(|_| {})).await;
-    until("the cook is called", || house.told.calls.load(Ordering::SeqCst) == 2).await;
+    until("the cook is called", || house.scripted.calls.load(Ordering::SeqCst) == 2).await;
     board.crash();
     until("the board is there again", || {
         house.kinds(board.id()).iter().filter(|kind| **kind == Kind::Epoch).count() == 1
@@ -515,11 +515,11 @@ async fn a_board_that_is_done_in_spite_of_its_provider_is_taken_when_the_outer_o
 #[tokio::test]
 async fn a_board_that_fails_after_it_waited_for_its_provider_is_reported_and_not_made_again() {
     let house = House::new(|_, nth| if nth == 0 { away("overloaded", 2_500) } else { Some(json!([])) }).await;
-    let told = modelled(|house| {
+    let blueprint = modelled(|house| {
         house["workers"]["kitchen"]["board"]["failed"] =
             json!({"path": "/served", "value": {"name": "nothing"}, "message": "error"});
     });
-    let board = house.create(told).await;
+    let board = house.create(blueprint).await;
     assert_eq!((end(&board).await, served(&board)["name"].clone()), (End::Done, json!("nothing")));
     assert_eq!((house.inside().len(), count(&house, board.id(), Kind::Invoked)), (1, 2));
 }
@@ -653,7 +653,7 @@ async fn what_boards_have_spent_is_reported_once_though_the_process_dies() {
     })
     .await;
     let board = house.create(blueprint(|_| {})).await;
-    until("the cook is called", || house.told.calls.load(Ordering::SeqCst) == 4).await;
+    until("the cook is called", || house.scripted.calls.load(Ordering::SeqCst) == 4).await;
     assert_eq!(board.status().account.usage().total(), 220, "the first two boards are paid for");
     let id = board.id().clone();
     let house = house.killed(cooks).await;
@@ -665,11 +665,11 @@ async fn what_boards_have_spent_is_reported_once_though_the_process_dies() {
 #[tokio::test]
 async fn an_unreported_failure_is_reported_after_a_restart() {
     let house = House::new(|_, _| away("overloaded", 2_500)).await;
-    let told = modelled(|house| {
+    let blueprint = modelled(|house| {
         house["workers"]["kitchen"]["board"]["failed"] =
             json!({"path": "/served", "value": {"name": "nothing"}, "message": "error"});
     });
-    let board = house.create(told).await;
+    let board = house.create(blueprint).await;
     until("the call is deferred", || count(&house, board.id(), Kind::Deferred) == 1).await;
     let (outer, inside) = (board.id().clone(), house.inside()[0].id.clone());
     let house = house.killed(|_, _| Some(json!([]))).await;
@@ -687,7 +687,7 @@ async fn a_board_that_was_cancelled_while_the_outer_one_was_paused_is_made_again
     let board = house
         .create(blueprint(|house| house["workers"]["kitchen"]["limits"] = json!({"timeout": "1s", "attempts": 2})))
         .await;
-    until("the board inside is there", || house.told.calls.load(Ordering::SeqCst) == 1).await;
+    until("the board inside is there", || house.scripted.calls.load(Ordering::SeqCst) == 1).await;
     board.pause(None).await.expect("paused");
     until("it is cancelled", || house.inside()[0].ended == Some(End::Cancelled)).await;
     board.resume(None).await.expect("resumed");

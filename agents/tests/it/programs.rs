@@ -37,8 +37,8 @@ async fn what_a_program_changes_is_reported_in_the_name_of_who_ran_it() {
     assert_eq!(known("src/a.py"), (2, "engineer_1".into(), "ran format src/new.py: exit 3".into()));
     assert_eq!(known("src/new.py"), (1, "engineer_1".into(), "ran format src/new.py: exit 3".into()));
     assert_eq!(known("notes.txt"), (2, "external".into(), String::new()));
-    let told = bob.call(json!({"command": "create", "path": "src/a.py", "file_text": "b\n", "intent": "b"})).await;
-    assert_eq!(told.code.as_deref(), Some("stale_target"), "{}", told.text);
+    let result = bob.call(json!({"command": "create", "path": "src/a.py", "file_text": "b\n", "intent": "b"})).await;
+    assert_eq!(result.code.as_deref(), Some("stale_target"), "{}", result.text);
     replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
@@ -78,8 +78,9 @@ async fn programs_that_change_the_same_files_run_one_after_the_other_and_edits_w
         run(&shop.workspace, "slow", &slow, &[], Runner { label: "engineer_2", env: &[] }),
         async {
             pid_in(&begun).await;
-            let told = bob.call(json!({"command": "create", "path": "b.txt", "file_text": "1\n", "intent": "b"})).await;
-            assert!(!told.is_error(), "{}", told.text);
+            let result =
+                bob.call(json!({"command": "create", "path": "b.txt", "file_text": "1\n", "intent": "b"})).await;
+            assert!(!result.is_error(), "{}", result.text);
             bob.call(json!({"command": "view", "path": "a.txt"})).await;
             bob.call(json!({"command": "create", "path": "a.txt", "file_text": "x\n", "intent": "a"})).await
         }
@@ -123,12 +124,12 @@ async fn a_program_that_nobody_waits_for_any_more_is_ended_before_anybody_else_h
     }
     running.abort();
     assert!(running.await.is_err(), "nobody waits for it");
-    let told = bob.call(json!({"command": "create", "path": "a.txt", "file_text": "b\n", "intent": "b"})).await;
-    assert_eq!(told.code.as_deref(), Some("stale_target"), "{}", told.text);
+    let result = bob.call(json!({"command": "create", "path": "a.txt", "file_text": "b\n", "intent": "b"})).await;
+    assert_eq!(result.code.as_deref(), Some("stale_target"), "{}", result.text);
     let entry = shop.entry("a.txt").expect("known");
     assert_eq!((entry.version, entry.writer.as_str()), (2, "engineer_1"), "all of it is told at once, in that name");
-    let told = bob.call(json!({"command": "create", "path": "a.txt", "file_text": "b\n", "intent": "b"})).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = bob.call(json!({"command": "create", "path": "a.txt", "file_text": "b\n", "intent": "b"})).await;
+    assert!(!result.is_error(), "{}", result.text);
     assert_eq!(shop.text("a.txt").as_deref(), Some("b\n"));
     replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::llm::{KEY, ask, llm_call, say};
 use crate::support::{call, seat};
-use crate::tools::{Bench, told};
+use crate::tools::{Bench, logged};
 
 /// Headers of a stream.
 const EVENTS: &str = "content-type: text/event-stream; charset=utf-8\r\n";
@@ -287,8 +287,8 @@ async fn tools_are_used_over_streams_and_reasoning_goes_back_as_it_came() {
         let reply =
             chat.run_tool_loop(&call("w", seat(fields), "What is shown.", 0), &mut bench).await.expect("a reply");
         assert_eq!((reply.text.as_str(), reply.usage.map(Usage::total)), (r#"{"patch":[]}"#, Some(12)), "{api:?}");
-        assert!(told(&bench.log).contains(&"go on: 12 spent".to_owned()), "{:?}", told(&bench.log));
-        assert!(told(&bench.log).contains(&format!("echo {}", echo.1)), "{:?}", told(&bench.log));
+        assert!(logged(&bench.log).contains(&"go on: 12 spent".to_owned()), "{:?}", logged(&bench.log));
+        assert!(logged(&bench.log).contains(&format!("echo {}", echo.1)), "{:?}", logged(&bench.log));
         let bodies = endpoint.bodies();
         assert!(bodies[0]["tools"].as_array().is_some_and(|tools| tools.len() > 1), "{}", bodies[0]);
         assert_eq!(bodies[1].pointer(back.0), Some(&back.1), "{}", bodies[1]);

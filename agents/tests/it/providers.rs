@@ -252,9 +252,9 @@ fn shown(has_files: bool) -> CallContext {
     CallContext::new(plan, "writer".into(), Arc::new(basis), false).expect("the worker is there")
 }
 
-struct Nobody;
+struct NoCommits;
 
-impl CommitLookup for Nobody {
+impl CommitLookup for NoCommits {
     fn commit_of(&self, _: Version) -> Option<(Seq, WorkerName)> {
         None
     }
@@ -269,7 +269,7 @@ fn judged(call: &Call, reply: &str) -> Outcome {
         basis: Some(basis),
         invocation: Some(call.invocation),
         reservations: &Reservations::default(),
-        commits: &Nobody,
+        commits: &NoCommits,
     };
     let (body, interface) = (ReplyBody::Text(reply.to_owned()), call.context.worker_plan().interface);
     let by = pipeline::Proposer { worker: &call.worker, worker_plan: Some(call.context.worker_plan()) };

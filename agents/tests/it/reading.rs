@@ -25,15 +25,15 @@ fn view(name: &str, first: u32, last: i64) -> Value {
 }
 
 async fn does(session: &mut Session, arguments: Value) -> CommandResult {
-    let told = session.call(arguments).await;
-    assert!(!told.is_error(), "{}", told.text);
-    told
+    let result = session.call(arguments).await;
+    assert!(!result.is_error(), "{}", result.text);
+    result
 }
 
 async fn refused(session: &mut Session, code: &str, arguments: Value) -> CommandResult {
-    let told = session.call(arguments).await;
-    assert_eq!(told.code.as_deref(), Some(code), "{}", told.text);
-    told
+    let result = session.call(arguments).await;
+    assert_eq!(result.code.as_deref(), Some(code), "{}", result.text);
+    result
 }
 
 fn read(session: &Session, name: &str) -> Vec<Option<LineRange>> {
@@ -44,11 +44,13 @@ fn read(session: &Session, name: &str) -> Vec<Option<LineRange>> {
 async fn what_there_was_no_room_for_was_not_read() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(400))]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
-    let told = ada.call_within(json!({"command": "view", "path": "a.txt"}), 1_500).await;
-    assert!(told.text.chars().count() <= 1_500, "{}", told.text);
+    let result = ada.call_within(json!({"command": "view", "path": "a.txt"}), 1_500).await;
+    assert!(result.text.chars().count() <= 1_500, "{}", result.text);
     let [Some((1, last))] = read(&ada, "a.txt")[..] else { panic!("{:?}", ada.reads()) };
-    assert!(told.text.contains(&format!("\tline {last}\n")) && !told.text.contains(&format!("line {}\n", last + 1)));
-    assert!(told.text.contains(&format!("`view_range` [{}, 400] shows what follows", last + 1)), "{}", told.text);
+    assert!(
+        result.text.contains(&format!("\tline {last}\n")) && !result.text.contains(&format!("line {}\n", last + 1))
+    );
+    assert!(result.text.contains(&format!("`view_range` [{}, 400] shows what follows", last + 1)), "{}", result.text);
     refused(&mut ada, "unseen_target", replace("a.txt", "line 300\n", "line\n")).await;
     // Searches, lists, successful edits and rejected edits keep to the room as well.
     for room in [0, 40, 300, 1_000, 3_000] {
@@ -62,9 +64,9 @@ async fn what_there_was_no_room_for_was_not_read() {
             replace("a.txt", "line 777\n", ""),
             json!({"command": "view"}),
         ] {
-            let told = eve.call_within(arguments, room).await;
-            assert!(told.text.chars().count() <= room, "{room}: {}", told.text);
-            shown += told.text.matches("line ").count();
+            let result = eve.call_within(arguments, room).await;
+            assert!(result.text.chars().count() <= room, "{room}: {}", result.text);
+            shown += result.text.matches("line ").count();
         }
         let known: u32 = read(&eve, "a.txt").into_iter().flatten().map(|(first, last)| last - first + 1).sum();
         assert!(known as usize <= shown, "{known} of {shown}");
@@ -74,9 +76,9 @@ async fn what_there_was_no_room_for_was_not_read() {
     does(&mut bob, view("a.txt", 1, 5)).await;
     does(&mut bob, replace("a.txt", "line 3\n", "three\n")).await;
     let before = read(&ada, "a.txt");
-    let told = ada.call_within(replace("a.txt", "line 2\n", "two\n"), 1_000).await;
-    assert_eq!(told.code.as_deref(), Some("stale_target"), "{}", told.text);
-    assert!(!told.text.contains("three") && read(&ada, "a.txt") == before, "{}", told.text);
+    let result = ada.call_within(replace("a.txt", "line 2\n", "two\n"), 1_000).await;
+    assert_eq!(result.code.as_deref(), Some("stale_target"), "{}", result.text);
+    assert!(!result.text.contains("three") && read(&ada, "a.txt") == before, "{}", result.text);
 }
 
 #[tokio::test]
@@ -87,8 +89,8 @@ async fn by_lines_a_refusal_reads_what_it_was_about_and_no_more() {
     does(&mut bob, json!({"command": "view", "path": "a.txt"})).await;
     does(&mut bob, replace("a.txt", "line 25\n", "twenty-five\n")).await;
     does(&mut bob, replace("a.txt", "line 100\n", "a hundred\nand one\n")).await;
-    let told = refused(&mut ada, "stale_target", replace("a.txt", "line 21\n", "twenty-one\n")).await;
-    assert!(told.text.contains("+twenty-five") && !told.text.contains("hundred"), "{}", told.text);
+    let result = refused(&mut ada, "stale_target", replace("a.txt", "line 21\n", "twenty-one\n")).await;
+    assert!(result.text.contains("+twenty-five") && !result.text.contains("hundred"), "{}", result.text);
     assert_eq!(read(&ada, "a.txt"), [Some((20, 30))]);
     // The rejection shows enough for a retry. Changes of lines outside the read set block neither agent.
     does(&mut ada, replace("a.txt", "line 21\n", "twenty-one\n")).await;
@@ -96,8 +98,8 @@ async fn by_lines_a_refusal_reads_what_it_was_about_and_no_more() {
     does(&mut eve, replace("a.txt", "line 150\n", "a hundred and fifty\n")).await;
     does(&mut ada, replace("a.txt", "line 22\n", "twenty-two\n")).await;
     // An edit of unread lines shows those lines, not the file.
-    let told = refused(&mut ada, "unseen_target", replace("a.txt", "line 180\n", "a hundred and eighty\n")).await;
-    assert!(told.text.contains("line 180") && !told.text.contains("line 170"), "{}", told.text);
+    let result = refused(&mut ada, "unseen_target", replace("a.txt", "line 180\n", "a hundred and eighty\n")).await;
+    assert!(result.text.contains("line 180") && !result.text.contains("line 170"), "{}", result.text);
     does(&mut ada, replace("a.txt", "line 180\n", "a hundred and eighty\n")).await;
     assert!(read(&ada, "a.txt").len() == 2, "{:?}", ada.reads());
 }
@@ -114,9 +116,9 @@ async fn a_file_that_was_read_at_several_versions_is_reported_at_each() {
         does(&mut ada, view("a.txt", 50, 55)).await;
         does(&mut bob, replace("a.txt", "line 3\n", "three\n")).await;
         does(&mut bob, replace("a.txt", "line 52\n", "fifty-two\n")).await;
-        let told = refused(&mut ada, code, replace(name, old, "new\n")).await;
-        assert!(told.text.contains("+three") && told.text.contains("+fifty-two"), "{}", told.text);
-        assert!(!told.text.contains("hundred"), "{}", told.text);
+        let result = refused(&mut ada, code, replace(name, old, "new\n")).await;
+        assert!(result.text.contains("+three") && result.text.contains("+fifty-two"), "{}", result.text);
+        assert!(!result.text.contains("hundred"), "{}", result.text);
         assert_eq!(read(&ada, "a.txt"), [Some((1, 6)), Some((49, 55))]);
         does(&mut ada, replace(name, old, "new\n")).await;
     }
@@ -132,10 +134,14 @@ async fn a_reader_of_a_reserved_file_learns_for_whom_and_how_long_and_has_read_n
     does(&mut ada, replace("a.txt", "line 1\n", "one\n")).await;
     refused(&mut bob, "stale_target", replace("a.txt", "line 2\n", "two\n")).await;
     let before = ada.reads().all();
-    let told = refused(&mut ada, "reserved", replace("a.txt", "line 3\n", "three\n")).await;
-    assert!(told.text.contains("a.txt is kept for engineer_2 until its next edit, for 30 s at most"), "{}", told.text);
-    assert!(!told.text.contains("line 4") && told.data.get("target").is_none(), "{}", told.text);
-    assert!(told.data["rejection"]["violations"][0]["found"]["until"].is_i64(), "{}", told.data);
+    let result = refused(&mut ada, "reserved", replace("a.txt", "line 3\n", "three\n")).await;
+    assert!(
+        result.text.contains("a.txt is kept for engineer_2 until its next edit, for 30 s at most"),
+        "{}",
+        result.text
+    );
+    assert!(!result.text.contains("line 4") && result.data.get("target").is_none(), "{}", result.text);
+    assert!(result.data["rejection"]["violations"][0]["found"]["until"].is_i64(), "{}", result.data);
     assert_eq!(ada.reads().all(), before);
     does(&mut bob, replace("a.txt", "line 2\n", "two\n")).await;
     refused(&mut ada, "stale_target", replace("a.txt", "line 3\n", "three\n")).await;
@@ -154,8 +160,8 @@ async fn a_file_with_a_long_line_can_be_viewed_and_then_deleted_renamed_and_edit
         ("b.js", json!({"command": "rename", "path": "b.js", "new_path": "d.js", "intent": "another name"})),
         ("c.js", replace("c.js", &format!("{}\nb", &long[4_000..]), "b")),
     ] {
-        let told = does(&mut ada, json!({"command": "view", "path": name})).await;
-        assert!(told.text.contains("`view_range` [2, 2] shows the line alone"), "{}", told.text);
+        let result = does(&mut ada, json!({"command": "view", "path": name})).await;
+        assert!(result.text.contains("`view_range` [2, 2] shows the line alone"), "{}", result.text);
         refused(&mut ada, "unseen_target", edit.clone()).await;
         if name == "b.js" {
             // Views parts if there is not enough room for all.
@@ -163,8 +169,8 @@ async fn a_file_with_a_long_line_can_be_viewed_and_then_deleted_renamed_and_edit
             while from <= 5_000 {
                 let mut look = view(name, 2, 2);
                 look["view_columns"] = json!([from, -1]);
-                let told = ada.call_within(look, 2_000).await;
-                let columns = told.text.split("[characters ").nth(1).and_then(|said| said.split([' ', '-']).nth(1));
+                let result = ada.call_within(look, 2_000).await;
+                let columns = result.text.split("[characters ").nth(1).and_then(|said| said.split([' ', '-']).nth(1));
                 from = columns.and_then(|last| last.parse::<u32>().ok()).expect("a number") + 1;
             }
         } else {
@@ -190,12 +196,12 @@ async fn who_has_read_very_much_can_edit_all_the_same() {
     // Her read set still counts for her edits.
     does(&mut bob, view("a.txt", 5_001, 5_001)).await;
     does(&mut bob, replace("a.txt", "k 5000\n", "five thousand\n")).await;
-    let told = refused(&mut ada, "stale_read", replace("b.txt", "c", "d")).await;
-    assert!(told.text.contains("+five thousand"), "{}", told.text);
+    let result = refused(&mut ada, "stale_read", replace("b.txt", "c", "d")).await;
+    assert!(result.text.contains("+five thousand"), "{}", result.text);
     does(&mut ada, replace("b.txt", "c", "d")).await;
     // The edited file itself has too many reads to declare; they are dropped, and the error says so.
-    let told = refused(&mut ada, "reads_lost", replace("a.txt", "k 10\n", "ten\n")).await;
-    assert!(told.text.contains("a.txt"), "{}", told.text);
+    let result = refused(&mut ada, "reads_lost", replace("a.txt", "k 10\n", "ten\n")).await;
+    assert!(result.text.contains("a.txt"), "{}", result.text);
     does(&mut ada, view("a.txt", 11, 11)).await;
     does(&mut ada, replace("a.txt", "k 10\n", "ten\n")).await;
 }
@@ -204,27 +210,27 @@ async fn who_has_read_very_much_can_edit_all_the_same() {
 async fn an_agent_that_starts_again_learns_so_before_anything_is_written() {
     let files = [("a.txt", "a\n"), ("b.txt", "b\n")];
     let shop = Workshop::open(1, &json!({"annotate": false}), &files).await;
-    let anew =
+    let restarted =
         |shop: &Workshop| Session::with_lost_reads(Arc::clone(&shop.workspace), shop.session(0).author().clone());
     let create = json!({"command": "create", "path": "c.txt", "file_text": "of a and b\n", "intent": "both"});
-    let mut ada = anew(&shop);
+    let mut ada = restarted(&shop);
     // An invalid command is not an edit.
     refused(&mut ada, "bad_arguments", json!({"command": "create"})).await;
-    let told = refused(&mut ada, "reads_lost", create.clone()).await;
-    assert!(told.text.contains("Nothing was written") && shop.text("c.txt").is_none(), "{}", told.text);
+    let result = refused(&mut ada, "reads_lost", create.clone()).await;
+    assert!(result.text.contains("Nothing was written") && shop.text("c.txt").is_none(), "{}", result.text);
     does(&mut ada, create.clone()).await;
-    let mut ada = anew(&shop);
-    let told = does(&mut ada, json!({"command": "view", "path": "a.txt"})).await;
-    assert!(told.text.starts_with("What you have read before is not known here any more"), "{}", told.text);
-    assert_eq!(told.data["begun_anew"], true);
-    let told = does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
-    assert!(told.text.starts_with("b.txt, version 1"), "{}", told.text);
+    let mut ada = restarted(&shop);
+    let result = does(&mut ada, json!({"command": "view", "path": "a.txt"})).await;
+    assert!(result.text.starts_with("What you have read before is not known here any more"), "{}", result.text);
+    assert_eq!(result.data["begun_anew"], true);
+    let result = does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
+    assert!(result.text.starts_with("b.txt, version 1"), "{}", result.text);
     does(&mut ada, replace("b.txt", "b", "c")).await;
 
     // With soft isolation, lost reads reject no edit.
     let shop = Workshop::open(1, &json!({"isolation": "soft"}), &files).await;
-    let told = does(&mut anew(&shop), create).await;
-    assert!(told.text.starts_with("What you have read before"), "{}", told.text);
+    let result = does(&mut restarted(&shop), create).await;
+    assert!(result.text.starts_with("What you have read before"), "{}", result.text);
 }
 
 #[tokio::test]
@@ -268,10 +274,10 @@ async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_an
         sessions.get_or_create(Arc::clone(&shop.workspace), seat(1, Some(&format!("agent-{number}"))), None);
     }
     assert_eq!(sessions.len(), SESSIONS_MAX);
-    let anew = sessions.get_or_create(Arc::clone(&shop.workspace), seat(0, None), None);
-    assert!(!Arc::ptr_eq(ada.session(), anew.session()));
-    let told = anew.session().lock().await.call(replace("a.txt", "a", "b")).await;
-    assert_eq!(told.code.as_deref(), Some("reads_lost"), "{}", told.text);
+    let restarted = sessions.get_or_create(Arc::clone(&shop.workspace), seat(0, None), None);
+    assert!(!Arc::ptr_eq(ada.session(), restarted.session()));
+    let result = restarted.session().lock().await.call(replace("a.txt", "a", "b")).await;
+    assert_eq!(result.code.as_deref(), Some("reads_lost"), "{}", result.text);
 
     // Sessions of an ended attempt are dropped, and the next attempt knows that there was one.
     let mut author = seat(1, Some("agent-7"));
@@ -288,8 +294,8 @@ async fn agents_are_forgotten_with_their_attempts_and_when_there_are_too_many_an
     author.attempt.attempt += 1;
     let next = sessions.get_or_create(Arc::clone(&shop.workspace), author, None);
     assert_eq!(sessions.len(), 2);
-    let told = next.session().lock().await.call(look).await;
-    assert!(told.text.starts_with("What you have read before"), "{}", told.text);
+    let result = next.session().lock().await.call(look).await;
+    assert!(result.text.starts_with("What you have read before"), "{}", result.text);
 }
 
 #[tokio::test]
@@ -309,8 +315,8 @@ async fn intents_of_several_do_not_pile_up_above_a_line_and_one_is_not_cut() {
     // All comments above a block can be replaced together with it.
     let mut edit = replace("a.py", expected, "y = 0\n");
     edit["intent"] = "x".repeat(201).into();
-    let told = refused(&mut ada, "intent_too_long", edit.clone()).await;
-    assert!(told.text.contains("200"), "{}", told.text);
+    let result = refused(&mut ada, "intent_too_long", edit.clone()).await;
+    assert!(result.text.contains("200"), "{}", result.text);
     edit["intent"] = "x".repeat(200).into();
     does(&mut ada, edit).await;
     assert_eq!(shop.entry("a.py").expect("known").intent.len(), 200, "the state has all of it");
@@ -329,10 +335,10 @@ async fn a_file_that_begins_above_what_was_forgotten_is_reported_at_the_version_
     }
     // The entries of deleted files make room for this one, and the next file begins at a higher version.
     does(&mut ada, create("d.txt")).await;
-    let told = does(&mut ada, create("e.txt")).await;
+    let result = does(&mut ada, create("e.txt")).await;
     let version = shop.entry("e.txt").expect("known").version;
     assert!(version > 1, "something was forgotten");
-    assert_eq!(told.data["files"][0]["version"], json!(version), "{}", told.text);
+    assert_eq!(result.data["files"][0]["version"], json!(version), "{}", result.text);
     does(&mut ada, replace("e.txt", "n\n", "e\n")).await;
 }
 
@@ -341,19 +347,19 @@ async fn a_refusal_names_everybody_who_changed_what_was_read() {
     let shop = Workshop::open(4, &json!({"annotate": false}), &[("a.txt", &lines(100))]).await;
     let mut ada = shop.session(0);
     does(&mut ada, view("a.txt", 10, 20)).await;
-    for (who, line, intent) in [(1, 12, "twelve"), (2, 15, "fifteen"), (3, 80, "eighty"), (1, 13, "thirteen")] {
-        let mut other = shop.session(who);
+    for (number, line, intent) in [(1, 12, "twelve"), (2, 15, "fifteen"), (3, 80, "eighty"), (1, 13, "thirteen")] {
+        let mut other = shop.session(number);
         does(&mut other, view("a.txt", 1, -1)).await;
         let (old, new) = (format!("line {line}\n"), format!("{intent}\n"));
         let edit = json!({"command": "str_replace", "path": "a.txt", "old_str": old, "new_str": new, "intent": intent});
         does(&mut other, edit).await;
     }
-    let told = refused(&mut ada, "stale_target", replace("a.txt", "line 11\n", "eleven\n")).await;
+    let result = refused(&mut ada, "stale_target", replace("a.txt", "line 11\n", "eleven\n")).await;
     let by = "a.txt was changed by engineer_2 and engineer_3 since you read it: version 1 was read, it has 5\n";
-    assert!(told.text.contains(by), "{}", told.text);
+    assert!(result.text.contains(by), "{}", result.text);
     let each =
         "  version 5 by engineer_2: thirteen\n  version 3 by engineer_3: fifteen\n  version 2 by engineer_2: twelve\n";
-    assert!(told.text.contains(each), "who changed another line is not in the way: {}", told.text);
+    assert!(result.text.contains(each), "who changed another line is not in the way: {}", result.text);
 }
 
 #[tokio::test]
@@ -369,9 +375,9 @@ async fn a_file_is_kept_for_an_agent_and_not_for_its_seat() {
     }
     does(&mut bob, replace("a.txt", "line 3\n", "three\n")).await;
     refused(&mut ada, "stale_target", replace("a.txt", "line 2\n", "two\n")).await;
-    let told = refused(&mut bob, "reserved", replace("a.txt", "line 4\n", "four\n")).await;
-    assert!(told.text.contains("a.txt is kept for ada until its next edit, for 30 s at most"), "{}", told.text);
-    assert_eq!(told.data["rejection"]["violations"][0]["found"]["kept_for"], json!("ada"));
+    let result = refused(&mut bob, "reserved", replace("a.txt", "line 4\n", "four\n")).await;
+    assert!(result.text.contains("a.txt is kept for ada until its next edit, for 30 s at most"), "{}", result.text);
+    assert_eq!(result.data["rejection"]["violations"][0]["found"]["kept_for"], json!("ada"));
 }
 
 #[tokio::test]
@@ -384,9 +390,9 @@ async fn what_others_say_of_a_block_is_kept_where_edits_are_checked_and_left_to_
         edit["intent"] = "ask old for one".into();
         does(&mut ada, edit).await;
         does(&mut bob, json!({"command": "view", "path": "a.py"})).await;
-        let told = bob.call(replace("a.py", "# engineer_1: ask old for one", "# engineer_1: ask new for one")).await;
-        assert_eq!(told.code.as_deref(), code, "{isolation}: {}", told.text);
-        assert!(code.is_none() || told.text.contains("other words"), "{}", told.text);
+        let result = bob.call(replace("a.py", "# engineer_1: ask old for one", "# engineer_1: ask new for one")).await;
+        assert_eq!(result.code.as_deref(), code, "{isolation}: {}", result.text);
+        assert!(code.is_none() || result.text.contains("other words"), "{}", result.text);
     }
 }
 
@@ -418,11 +424,11 @@ async fn who_expects_no_file_where_one_is_known_to_be_was_not_too_slow() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     // The file existed from the start, viewed or not; or the agent made it; or it was made since, and viewed.
-    let told = refused(&mut ada, "file_exists", create("a.txt", "new\n")).await;
-    assert!(told.text.contains("there is a file a.txt already, version 1 by external"), "{}", told.text);
-    assert!(told.text.contains("     1\ta\n"), "what is there is shown: {}", told.text);
-    let told = refused(&mut ada, "file_exists", create("a.txt", "new\n")).await;
-    assert!(told.text.contains("target: a.txt, version 1, as read"), "{}", told.text);
+    let result = refused(&mut ada, "file_exists", create("a.txt", "new\n")).await;
+    assert!(result.text.contains("there is a file a.txt already, version 1 by external"), "{}", result.text);
+    assert!(result.text.contains("     1\ta\n"), "what is there is shown: {}", result.text);
+    let result = refused(&mut ada, "file_exists", create("a.txt", "new\n")).await;
+    assert!(result.text.contains("target: a.txt, version 1, as read"), "{}", result.text);
     refused(&mut ada, "file_exists", json!({"command": "delete", "path": "b.txt", "intent": "gone", "version": 0}))
         .await;
     does(&mut ada, create("own.txt", "own\n")).await;
@@ -441,8 +447,8 @@ async fn who_expects_no_file_where_one_is_known_to_be_was_not_too_slow() {
     }
     // She lost a race if the file was made after she began and she has not seen it. The file is then reserved for her.
     does(&mut bob, create("late.txt", "bob\n")).await;
-    let told = refused(&mut ada, "stale_target", create("late.txt", "ada\n")).await;
-    assert!(told.text.contains("late.txt was made meanwhile by"), "{}", told.text);
+    let result = refused(&mut ada, "stale_target", create("late.txt", "ada\n")).await;
+    assert!(result.text.contains("late.txt was made meanwhile by"), "{}", result.text);
     does(&mut bob, json!({"command": "view", "path": "late.txt"})).await;
     refused(&mut bob, "reserved", replace("late.txt", "bob", "bob again")).await;
 }
@@ -451,31 +457,31 @@ async fn who_expects_no_file_where_one_is_known_to_be_was_not_too_slow() {
 async fn a_refusal_says_which_lines_were_not_read_and_what_never_was() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(60)), ("b.txt", "b\n")]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
-    let told = refused(&mut ada, "unseen_target", replace("a.txt", "line 50\n", "fifty\n")).await;
-    assert!(told.text.contains("\ntarget: a.txt, not read, now version 1\n"), "{}", told.text);
+    let result = refused(&mut ada, "unseen_target", replace("a.txt", "line 50\n", "fifty\n")).await;
+    assert!(result.text.contains("\ntarget: a.txt, not read, now version 1\n"), "{}", result.text);
     does(&mut bob, view("a.txt", 1, 20)).await;
-    let told = refused(&mut bob, "unseen_target", replace("a.txt", "line 30\n", "thirty\n")).await;
-    assert!(told.text.contains("\ntarget: a.txt, lines 30-30 not read, now version 1\n"), "{}", told.text);
+    let result = refused(&mut bob, "unseen_target", replace("a.txt", "line 30\n", "thirty\n")).await;
+    assert!(result.text.contains("\ntarget: a.txt, lines 30-30 not read, now version 1\n"), "{}", result.text);
     // The rejection showed Bob some of the lines. Of the next target, only the unread rest is named and shown.
-    let told = refused(&mut bob, "unseen_target", replace("a.txt", "line 33\nline 34\nline 35\n", "more\n")).await;
-    assert!(told.text.contains("\ntarget: a.txt, lines 34-35 not read, now version 1\n"), "{}", told.text);
+    let result = refused(&mut bob, "unseen_target", replace("a.txt", "line 33\nline 34\nline 35\n", "more\n")).await;
+    assert!(result.text.contains("\ntarget: a.txt, lines 34-35 not read, now version 1\n"), "{}", result.text);
     assert_eq!(read(&bob, "a.txt"), [Some((1, 20)), Some((27, 38))]);
     does(&mut bob, replace("a.txt", "line 33\nline 34\nline 35\n", "more\n")).await;
 
     // A file that never existed is not a deleted one.
     does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
     does(&mut bob, json!({"command": "view", "path": "b.txt"})).await;
-    let told = does(&mut bob, replace("b.txt", "b", "bob")).await;
-    assert!(!told.text.contains("1 lines"), "{}", told.text);
-    let told = refused(&mut ada, "stale_read", create("n.txt", "new\n")).await;
-    assert!(told.text.contains("\ntarget: n.txt, not there\n"), "{}", told.text);
-    assert_eq!(told.data["target"]["is_deleted"], false);
-    let told = does(&mut ada, json!({"command": "list"})).await;
-    assert!(told.text.contains("b.txt  (1 line, version 2"), "{}", told.text);
-    let told = does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
-    assert!(told.text.starts_with("b.txt, version 2, 1 line, last changed by"), "{}", told.text);
+    let result = does(&mut bob, replace("b.txt", "b", "bob")).await;
+    assert!(!result.text.contains("1 lines"), "{}", result.text);
+    let result = refused(&mut ada, "stale_read", create("n.txt", "new\n")).await;
+    assert!(result.text.contains("\ntarget: n.txt, not there\n"), "{}", result.text);
+    assert_eq!(result.data["target"]["is_deleted"], false);
+    let result = does(&mut ada, json!({"command": "list"})).await;
+    assert!(result.text.contains("b.txt  (1 line, version 2"), "{}", result.text);
+    let result = does(&mut ada, json!({"command": "view", "path": "b.txt"})).await;
+    assert!(result.text.starts_with("b.txt, version 2, 1 line, last changed by"), "{}", result.text);
     does(&mut bob, json!({"command": "delete", "path": "b.txt", "intent": "not needed"})).await;
-    let told = refused(&mut ada, "stale_target", replace("b.txt", "bob", "ada")).await;
-    assert!(told.text.contains("\ntarget: b.txt, version 2 read, deleted with version 3\n"), "{}", told.text);
-    assert_eq!(told.data["target"]["is_deleted"], true);
+    let result = refused(&mut ada, "stale_target", replace("b.txt", "bob", "ada")).await;
+    assert!(result.text.contains("\ntarget: b.txt, version 2 read, deleted with version 3\n"), "{}", result.text);
+    assert_eq!(result.data["target"]["is_deleted"], true);
 }

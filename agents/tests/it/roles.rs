@@ -156,8 +156,8 @@ async fn a_request_goes_from_role_to_role() {
     let request = json!({"text": "The office.", "pending": asks["pending"]});
     let resumed = put(&seats, "resume", &json!({"request": request}), "/resumed").await;
     let outcome = put(&seats, "crud", &json!({"resumed": resumed}), "/outcome").await;
-    let told = put(&seats, "confirm", &json!({"resumed": resumed, "outcome": outcome}), "/result").await;
-    assert_eq!((&told["status"], &told["text"]), (&json!("done"), &json!("Took bananas off the office list.")));
+    let result = put(&seats, "confirm", &json!({"resumed": resumed, "outcome": outcome}), "/result").await;
+    assert_eq!((&result["status"], &result["text"]), (&json!("done"), &json!("Took bananas off the office list.")));
 }
 
 #[tokio::test]

@@ -222,7 +222,7 @@ fn what_several_seats_lack_is_said_once_with_all_that_is_missing() {
         json!({"boss": worker(json!(["tests", "git"])), "one": worker(json!(["tests"])), "two": worker(json!([]))});
     let mut blueprint = blueprint(workers, json!({}));
     blueprint.workspace = Some(serde_json::from_value(json!({"dir": "code"})).expect("a workspace"));
-    let told = |seats: &AgentRegistry, blueprint: &Blueprint| -> Vec<String> {
+    let problems = |seats: &AgentRegistry, blueprint: &Blueprint| -> Vec<String> {
         seats
             .check(blueprint)
             .iter()
@@ -234,7 +234,7 @@ fn what_several_seats_lack_is_said_once_with_all_that_is_missing() {
     let model = "no model default is configured";
     let seats = config("");
     assert_eq!(
-        told(&seats, &blueprint),
+        problems(&seats, &blueprint),
         [
             format!("workers boss, one, two: {model}"),
             format!("worker boss: {git}"),
@@ -244,12 +244,12 @@ fn what_several_seats_lack_is_said_once_with_all_that_is_missing() {
     let seats = config(
         "[models.default]\nurl = \"http://localhost:1\"\nmodel = \"m\"\n[commands.tests]\nprogram = [\"true\"]\n",
     );
-    assert_eq!(told(&seats, &blueprint), [format!("worker boss: {git}")]);
+    assert_eq!(problems(&seats, &blueprint), [format!("worker boss: {git}")]);
     std::fs::create_dir(directory.path().join(".git")).expect("made");
-    assert_eq!(told(&seats, &blueprint), [""; 0]);
+    assert_eq!(problems(&seats, &blueprint), [""; 0]);
     std::fs::remove_dir(directory.path().join(".git")).expect("removed");
     blueprint.workspace.as_mut().expect("there").isolation = Isolation::Worktree;
-    assert_eq!(told(&seats, &blueprint), [format!("workers boss, one, two: {git}")], "each has a tree of it");
+    assert_eq!(problems(&seats, &blueprint), [format!("workers boss, one, two: {git}")], "each has a tree of it");
 }
 
 #[test]

@@ -49,9 +49,9 @@ async fn one_process_serves_all_calls_of_a_worker_on_a_board_and_no_other() {
     elsewhere.decided.board = BoardId::from("other");
     let mut colleague = session("fail", 0);
     colleague.decided.worker = "v".into();
-    for (call, whose) in [(elsewhere, "another board's"), (colleague, "another worker's")] {
+    for (call, owner) in [(elsewhere, "another board's"), (colleague, "another worker's")] {
         let third = numbers(&runner, COUNTER, &call).await;
-        assert!(third[0] != first[0] && third[1] == 1, "{whose} process is the same");
+        assert!(third[0] != first[0] && third[1] == 1, "{owner} process is the same");
     }
     runner.ended(&BoardId::from("b"));
     let failure = runner.answer(&sh(COUNTER), &session("fail", 2)).await.expect_err("it is gone");

@@ -16,7 +16,7 @@ fn large(first: char) -> String {
 }
 
 /// Changes the last line of a file outside the workspace; returns whether the board knows that only this line changed.
-async fn is_told_by_line(shop: &Workshop, name: &str) -> bool {
+async fn is_known_by_line(shop: &Workshop, name: &str) -> bool {
     let before = shop.text(name).expect("a file");
     let version = shop.entry(name).expect("known").version;
     let lines = before.lines().count();
@@ -32,10 +32,10 @@ async fn is_told_by_line(shop: &Workshop, name: &str) -> bool {
 #[tokio::test]
 async fn what_others_change_after_a_restart_is_reported_by_line() {
     let shop = Workshop::open(1, &json!({}), &[("a.txt", "1\n2\n3\n"), ("b.txt", "1\n2\n3\n")]).await;
-    assert!(is_told_by_line(&shop, "a.txt").await);
+    assert!(is_known_by_line(&shop, "a.txt").await);
     let shop = shop.crashed().await;
     for name in ["a.txt", "b.txt"] {
-        assert!(is_told_by_line(&shop, name).await, "{name}");
+        assert!(is_known_by_line(&shop, name).await, "{name}");
     }
 }
 
@@ -49,10 +49,10 @@ async fn what_was_looked_at_is_reported_by_line_however_much_there_is_beside_it(
     for name in ["32.txt", "33.txt"] {
         ada.call(json!({"command": "view", "path": name, "view_range": [1, 2]})).await;
     }
-    assert!(is_told_by_line(&shop, "32.txt").await && is_told_by_line(&shop, "33.txt").await);
+    assert!(is_known_by_line(&shop, "32.txt").await && is_known_by_line(&shop, "33.txt").await);
     // The lines she has read are unchanged.
-    let told = ada.call(json!({"command": "create", "path": "new.txt", "file_text": "n\n", "intent": "new"})).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = ada.call(json!({"command": "create", "path": "new.txt", "file_text": "n\n", "intent": "new"})).await;
+    assert!(!result.is_error(), "{}", result.text);
 }
 
 #[tokio::test]
@@ -68,13 +68,13 @@ async fn a_search_sees_what_others_have_changed_and_what_is_gone() {
     fs::write(at("b.txt"), b"\0binary").expect("written");
     fs::remove_file(at("c.txt")).expect("gone");
     let mut ada = shop.session(0);
-    let told = ada.call(json!({"command": "search", "pattern": "one"})).await;
-    assert_eq!(told.text, "a/1.txt\n     1\tone\na/2.txt\n     1\tone two\n");
+    let result = ada.call(json!({"command": "search", "pattern": "one"})).await;
+    assert_eq!(result.text, "a/1.txt\n     1\tone\na/2.txt\n     1\tone two\n");
     assert_eq!(shop.entry("a/2.txt").expect("known").version, 2);
     assert!(!shop.entry("c.txt").expect("known").exists());
     fs::write(at("a/1.txt"), "1\n").expect("written");
-    let told = ada.call(json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "n"})).await;
-    assert_eq!(told.code.as_deref(), Some("stale_read"), "what a search shows is read: {}", told.text);
+    let result = ada.call(json!({"command": "create", "path": "n.txt", "file_text": "n\n", "intent": "n"})).await;
+    assert_eq!(result.code.as_deref(), Some("stale_read"), "what a search shows is read: {}", result.text);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,11 +97,11 @@ async fn a_file_that_others_are_writing_keeps_nobody_from_the_rest() {
         });
         let search = async {
             while !is_said && begun.elapsed() < Duration::from_secs(20) {
-                let told = ada.call(json!({"command": "search", "pattern": "one"})).await;
-                if told.is_error() || !told.text.contains("calm.txt\n     1\tone\n") {
-                    return Err(told.text);
+                let result = ada.call(json!({"command": "search", "pattern": "one"})).await;
+                if result.is_error() || !result.text.contains("calm.txt\n     1\tone\n") {
+                    return Err(result.text);
                 }
-                is_said = told.text.contains("[busy.txt: not looked through");
+                is_said = result.text.contains("[busy.txt: not looked through");
             }
             Ok(())
         };

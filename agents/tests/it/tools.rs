@@ -81,7 +81,7 @@ impl Toolbox for Benches {
     }
 }
 
-pub(crate) fn told(log: &Log) -> Vec<String> {
+pub(crate) fn logged(log: &Log) -> Vec<String> {
     log.lock().expect("whole").clone()
 }
 
@@ -135,7 +135,7 @@ async fn a_model_uses_tools_in_their_order_and_then_replies() {
     let reply = answer.expect("a reply");
     assert_eq!((reply.text.as_str(), reply.usage), (r#"{"patch": []}"#, spent(30, 3)));
     assert_eq!(
-        told(&bench.log),
+        logged(&bench.log),
         [
             "at once",
             "echo {\"text\":\"one\"}",
@@ -168,7 +168,7 @@ async fn a_reply_may_come_by_a_tool_which_ends_the_attempt() {
     let (answer, sent) = work(acts, &working(9), &mut bench, keep).await;
     assert_eq!(answer.expect("a reply").text, reply);
     assert_eq!(
-        told(&bench.log),
+        logged(&bench.log),
         ["at once", "echo {}", "go on: 12 spent", "at once"],
         "nothing is done after the reply"
     );
@@ -191,7 +191,7 @@ async fn a_use_of_a_tool_that_is_written_as_text_is_one() {
     ];
     let (answer, sent) = work(acts, &working(9), &mut bench, keep).await;
     assert_eq!(answer.expect("a reply").text, r#"{"patch":[]}"#);
-    assert_eq!(told(&bench.log), ["echo {\"text\":\"one\"}", "go on: 12 spent"]);
+    assert_eq!(logged(&bench.log), ["echo {\"text\":\"one\"}", "go on: 12 spent"]);
     let said = &sent[1]["messages"][2]["tool_calls"][0];
     assert_eq!((&said["function"]["name"], &sent[1]["messages"][3]["tool_call_id"]), (&json!("echo"), &said["id"]));
     // Without tools this text is the model's reply.
@@ -212,7 +212,7 @@ async fn what_is_wrong_with_a_call_of_a_tool_is_reported_to_the_model() {
     assert!(results[0].starts_with("the arguments are no JSON object: "), "{results:?}");
     assert!(results[1].starts_with("the arguments are no JSON object: "), "{results:?}");
     assert_eq!(results[2..], ["there is no such tool; there are: echo, slow, flaky", "not yet", "nothing"]);
-    assert_eq!(told(&bench.log), ["at once", "flaky {}", "echo {}", "go on: 12 spent"]);
+    assert_eq!(logged(&bench.log), ["at once", "flaky {}", "echo {}", "go on: 12 spent"]);
 }
 
 #[tokio::test]
@@ -340,7 +340,7 @@ async fn several_uses_in_words_are_done_in_their_order_and_a_patch_in_a_text_is_
     let acts = vec![ScriptedResponse::answer(text, 1, 1), uses(&[("z", "answer", &encoded)])];
     let (answer, _) = work(acts, &working(9), &mut bench, keep).await;
     assert_eq!(answer.expect("a reply").text, json!({"patch": patch}).to_string());
-    let done: Vec<String> = told(&bench.log).into_iter().filter(|what| what.starts_with("echo")).collect();
+    let done: Vec<String> = logged(&bench.log).into_iter().filter(|what| what.starts_with("echo")).collect();
     assert_eq!(done, ["echo {\"text\":\"one\"}", "echo {\"text\":\"two\"}"]);
 }
 
@@ -426,7 +426,7 @@ async fn play(entry: Value, errors: u32) -> (CallResult, Vec<String>) {
     let seats = AgentRegistry::new(Config::default(), &Environment::default(), InlinePrograms::Denied)
         .with_toolbox(Arc::new(Benches(Arc::clone(&log), errors)));
     let answer = seats.call(&scripted(entry)).await;
-    (answer, told(&log))
+    (answer, logged(&log))
 }
 
 #[tokio::test]
@@ -533,7 +533,11 @@ async fn calls_are_understood_whatever_stands_around_names_and_arguments() {
         let acts = vec![uses(&[("a", name, arguments)]), ScriptedResponse::answer(r#"{"patch": []}"#, 30, 3)];
         let (answer, _) = work(acts, &working(9), &mut bench, keep).await;
         answer.expect("a reply");
-        assert!(told(&bench.log).contains(&"echo {\"text\": \"one\"}".to_owned()), "{name}: {:?}", told(&bench.log));
+        assert!(
+            logged(&bench.log).contains(&"echo {\"text\": \"one\"}".to_owned()),
+            "{name}: {:?}",
+            logged(&bench.log)
+        );
     }
 }
 
@@ -564,7 +568,7 @@ async fn a_conversation_that_a_provider_breaks_off_goes_on_where_it_was() {
     let lengths: Vec<usize> = sent.iter().map(|body| body["messages"].as_array().map_or(0, Vec::len)).collect();
     assert_eq!(lengths, [2, 4, 4, 4, 6], "what was answered is not asked again");
     assert_eq!((&sent[1], &sent[1]), (&sent[2], &sent[3]));
-    let echoes = told(&bench.log).iter().filter(|told| told.starts_with("echo")).count();
+    let echoes = logged(&bench.log).iter().filter(|line| line.starts_with("echo")).count();
     assert_eq!(echoes, 2, "nor done again");
     // Another prompt has no earlier messages.
     chat.run_tool_loop(&gated, &mut bench).await.expect_err("it is not taken");

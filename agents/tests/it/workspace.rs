@@ -16,28 +16,32 @@ async fn what_was_viewed_can_be_edited_and_others_learn_what_is_different() {
     let shop = Workshop::open(2, &json!({}), &[("src/code.py", CODE), ("notes.txt", "hello\n")]).await;
     assert_eq!(shop.found, 2);
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
-    let told = ada.call(json!({"command": "view", "path": "src/code.py"})).await;
-    assert!(told.text.contains("version 1, 10 lines") && told.text.contains("     2\t    return 1"), "{}", told.text);
+    let result = ada.call(json!({"command": "view", "path": "src/code.py"})).await;
+    assert!(
+        result.text.contains("version 1, 10 lines") && result.text.contains("     2\t    return 1"),
+        "{}",
+        result.text
+    );
     bob.call(json!({"command": "view", "path": "src/code.py"})).await;
     bob.call(json!({"command": "view", "path": "notes.txt"})).await;
-    let told = ada
+    let result = ada
         .call(json!({"command": "str_replace", "path": "src/code.py", "old_str": "return 1", "new_str": "return 11", "intent": "eleven"}))
         .await;
-    assert!(!told.is_error(), "{}", told.text);
+    assert!(!result.is_error(), "{}", result.text);
     let text = shop.text("src/code.py").expect("a file");
     assert!(text.starts_with("def one():\n    # engineer_1: eleven\n    return 11\n"), "{text}");
     assert_eq!(shop.entry("src/code.py").expect("known").version, 2);
 
     // Bob's read set has the old version, which also blocks his edits of other files.
-    let told = bob
+    let result = bob
         .call(json!({"command": "str_replace", "path": "notes.txt", "old_str": "hello", "new_str": "bye", "intent": "leave"}))
         .await;
-    assert_eq!(told.code.as_deref(), Some("stale_read"), "{}", told.text);
-    assert!(told.text.contains("+    return 11") && told.text.contains("by engineer_1: eleven"), "{}", told.text);
-    let told = bob
+    assert_eq!(result.code.as_deref(), Some("stale_read"), "{}", result.text);
+    assert!(result.text.contains("+    return 11") && result.text.contains("by engineer_1: eleven"), "{}", result.text);
+    let result = bob
         .call(json!({"command": "str_replace", "path": "notes.txt", "old_str": "hello", "new_str": "bye", "intent": "leave"}))
         .await;
-    assert!(!told.is_error(), "what a refusal shows is read with it: {}", told.text);
+    assert!(!result.is_error(), "what a refusal shows is read with it: {}", result.text);
     assert_eq!(shop.text("notes.txt").as_deref(), Some("bye\n"), "a text file has no comments");
     replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
@@ -48,15 +52,15 @@ async fn functions_of_one_file_are_edited_side_by_side() {
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     ada.call(json!({"command": "view", "path": "code.py", "view_range": [1, 3]})).await;
     bob.call(json!({"command": "view", "path": "code.py", "view_range": [9, 10]})).await;
-    let told = ada
+    let result = ada
         .call(json!({"command": "insert", "path": "code.py", "insert_line": 1, "insert_text": "    print(1)\n    print(2)\n", "intent": "log"}))
         .await;
-    assert!(!told.is_error(), "{}", told.text);
+    assert!(!result.is_error(), "{}", result.text);
     // Line 9 of Bob's view is line 11 now.
-    let told = bob
+    let result = bob
         .call(json!({"command": "insert", "path": "code.py", "insert_line": 9, "insert_text": "    print(3)\n", "intent": "log"}))
         .await;
-    assert!(!told.is_error(), "{}", told.text);
+    assert!(!result.is_error(), "{}", result.text);
     let text = shop.text("code.py").expect("a file");
     assert_eq!(text.lines().nth(11), Some("    print(3)"), "{text}");
     assert!(text.contains("def three():\n    print(3)\n    return 3"), "{text}");
@@ -74,13 +78,13 @@ async fn lines_come_where_their_author_meant_them_to_whatever_became_of_the_othe
     ada.call(json!({"command": "view", "path": "a.txt", "view_range": [12, 14]})).await;
     // Line 11, `k`, is changed; lines 11 and 12 are now `c` and `d`.
     let text = format!("{}{}", "0\n".repeat(8), text.replace("k\n", "K\n"));
-    let told = bob.call(json!({"command": "create", "path": "a.txt", "file_text": text, "intent": "another"})).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = bob.call(json!({"command": "create", "path": "a.txt", "file_text": text, "intent": "another"})).await;
+    assert!(!result.is_error(), "{}", result.text);
     // Of lines 11 and 12, Ada has read line 12, which is `l`.
     let insert =
         json!({"command": "insert", "path": "a.txt", "insert_line": 11, "insert_text": "new\n", "intent": "mine"});
-    let told = ada.call(insert).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = ada.call(insert).await;
+    assert!(!result.is_error(), "{}", result.text);
     let text = shop.text("a.txt").expect("a file");
     assert!(text.contains("K\nnew\nl\n"), "{text}");
 }
@@ -92,18 +96,20 @@ async fn what_is_written_around_the_workspace_is_noticed_before_anything_is_acce
     ada.call(json!({"command": "view", "path": "a.py"})).await;
     ada.call(json!({"command": "view", "path": "b.py"})).await;
     std::fs::write(shop.directory.path().join("b.py"), "b = 2\n").expect("written");
-    let told = ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
-    assert_eq!(told.code.as_deref(), Some("stale_read"), "{}", told.text);
+    let result =
+        ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
+    assert_eq!(result.code.as_deref(), Some("stale_read"), "{}", result.text);
     let known = shop.entry("b.py").expect("known");
     assert_eq!((known.version, known.writer.as_str()), (2, "external"));
-    assert!(told.text.contains("-b = 1") && told.text.contains("+b = 2"), "{}", told.text);
-    let told = ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
-    assert!(!told.is_error(), "{}", told.text);
+    assert!(result.text.contains("-b = 1") && result.text.contains("+b = 2"), "{}", result.text);
+    let result =
+        ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
+    assert!(!result.is_error(), "{}", result.text);
     std::fs::remove_file(shop.directory.path().join("b.py")).expect("gone");
-    let told = ada.call(json!({"command": "rename", "path": "a.py", "new_path": "c.py", "intent": "c"})).await;
-    assert_eq!(told.code.as_deref(), Some("stale_read"), "a file that is gone has changed: {}", told.text);
-    let told = ada.call(json!({"command": "rename", "path": "a.py", "new_path": "c.py", "intent": "c"})).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = ada.call(json!({"command": "rename", "path": "a.py", "new_path": "c.py", "intent": "c"})).await;
+    assert_eq!(result.code.as_deref(), Some("stale_read"), "a file that is gone has changed: {}", result.text);
+    let result = ada.call(json!({"command": "rename", "path": "a.py", "new_path": "c.py", "intent": "c"})).await;
+    assert!(!result.is_error(), "{}", result.text);
     assert_eq!((shop.text("a.py"), shop.text("c.py").is_some()), (None, true));
     replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
@@ -120,10 +126,12 @@ async fn a_workspace_is_taken_up_again_with_what_happened_meanwhile() {
     assert_eq!(shop.found, 1);
     assert_eq!(shop.entry("a.py").expect("known").version, 2);
     let mut ada = shop.session(0);
-    let told = ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
-    assert_eq!(told.code.as_deref(), Some("file_exists"), "who begins anew has read nothing: {}", told.text);
-    let told = ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result =
+        ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
+    assert_eq!(result.code.as_deref(), Some("file_exists"), "who begins anew has read nothing: {}", result.text);
+    let result =
+        ada.call(json!({"command": "create", "path": "a.py", "file_text": "a = 3\n", "intent": "three"})).await;
+    assert!(!result.is_error(), "{}", result.text);
     assert_eq!(shop.text("a.py").as_deref(), Some("# engineer_1: three\na = 3\n"));
 }
 
@@ -134,20 +142,20 @@ async fn a_comment_may_stand_beside_lines_that_its_author_has_not_read() {
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     ada.call(json!({"command": "view", "path": "code.py", "view_range": [8, 9]})).await;
     let edit = |new: &str| json!({"command": "str_replace", "path": "code.py", "old_str": "def one(", "new_str": new, "intent": "signature"});
-    let told = ada.call(edit("def two(")).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = ada.call(edit("def two(")).await;
+    assert!(!result.is_error(), "{}", result.text);
     let text = shop.text("code.py").expect("a file");
     assert!(text.contains("# engineer_1: signature\n@cache\n"), "above the decorators, which ada has not read: {text}");
     // Her next intent replaces the previous one, which she was not shown either.
     let edit = json!({"command": "str_replace", "path": "code.py", "old_str": "def two(", "new_str": "def three(", "intent": "renamed"});
-    let told = ada.call(edit).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = ada.call(edit).await;
+    assert!(!result.is_error(), "{}", result.text);
     let text = shop.text("code.py").expect("a file");
     assert!(text.contains("# engineer_1: renamed\n") && !text.contains("signature"), "{text}");
     // Another author's comment stays as long as the block below it.
     bob.call(json!({"command": "view", "path": "code.py"})).await;
-    let told = bob.call(json!({"command": "str_replace", "path": "code.py", "old_str": "# engineer_1: renamed\n", "intent": "tidy"})).await;
-    assert_eq!(told.code.as_deref(), Some("annotation_lost"), "{}", told.text);
+    let result = bob.call(json!({"command": "str_replace", "path": "code.py", "old_str": "# engineer_1: renamed\n", "intent": "tidy"})).await;
+    assert_eq!(result.code.as_deref(), Some("annotation_lost"), "{}", result.text);
     replay::replay(&shop.records(), None, &PLANS).expect("the run follows from its records");
 }
 
@@ -158,26 +166,26 @@ async fn what_a_worker_has_said_is_its_own_before_it_edits_here_again() {
     ada.call(json!({"command": "view", "path": "a.py"})).await;
     let takes =
         json!({"command": "str_replace", "path": "a.py", "old_str": "# engineer_2: one of one\n", "intent": "tidy"});
-    let told = ada.call(takes).await;
-    assert_eq!(told.code.as_deref(), Some("annotation_lost"), "{}", told.text);
+    let result = ada.call(takes).await;
+    assert_eq!(result.code.as_deref(), Some("annotation_lost"), "{}", result.text);
 }
 
 #[tokio::test]
 async fn what_is_not_there_is_no_empty_directory_and_what_stays_as_it_is_no_edit() {
     let shop = Workshop::open(2, &json!({}), &[("src/a.py", "a = 1\r\n")]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
-    let told = ada.call(json!({"command": "list", "path": "lib"})).await;
-    assert_eq!(told.code.as_deref(), Some("no_such_file"), "{}", told.text);
+    let result = ada.call(json!({"command": "list", "path": "lib"})).await;
+    assert_eq!(result.code.as_deref(), Some("no_such_file"), "{}", result.text);
     assert!(ada.call(json!({"command": "list", "path": "src"})).await.text.contains("src/a.py"));
-    let told = ada.call(json!({"command": "view", "path": "src/a.py"})).await;
-    assert!(told.text.contains("lines end in CRLF"), "{}", told.text);
+    let result = ada.call(json!({"command": "view", "path": "src/a.py"})).await;
+    assert!(result.text.contains("lines end in CRLF"), "{}", result.text);
     bob.call(json!({"command": "view", "path": "src/a.py"})).await;
-    let told =
+    let result =
         ada.call(json!({"command": "create", "path": "src/a.py", "file_text": "a = 1\n", "intent": "the same"})).await;
-    assert_eq!(told.code.as_deref(), Some("no_change"), "{}", told.text);
-    let told =
+    assert_eq!(result.code.as_deref(), Some("no_change"), "{}", result.text);
+    let result =
         bob.call(json!({"command": "create", "path": "src/a.py", "file_text": "a = 2\n", "intent": "two"})).await;
-    assert!(!told.is_error(), "nobody has to read again: {}", told.text);
+    assert!(!result.is_error(), "nobody has to read again: {}", result.text);
     assert!(shop.text("src/a.py").expect("a file").ends_with("a = 2\r\n"));
 }
 
@@ -195,19 +203,19 @@ async fn what_was_not_shown_of_a_change_has_to_be_viewed_before_anything_is_writ
     bob.call(json!({"command": "view", "path": "g.txt"})).await;
     let changed: Vec<String> =
         lines.iter().enumerate().map(|(n, line)| if n % 25 == 0 { format!("{n}\n") } else { line.clone() }).collect();
-    let told = bob
+    let result = bob
         .call(json!({"command": "create", "path": "g.txt", "file_text": changed.concat(), "intent": "numbers"}))
         .await;
-    assert!(!told.is_error(), "{}", told.text);
+    assert!(!result.is_error(), "{}", result.text);
     let edit = json!({"command": "create", "path": "a.txt", "file_text": "b\n", "intent": "b"});
     for _ in 0..2 {
-        let told = ada.call(edit.clone()).await;
-        assert_eq!(told.code.as_deref(), Some("stale_read"), "not all of it was shown: {}", told.text);
-        assert!(told.text.contains("view it again"), "{}", told.text);
+        let result = ada.call(edit.clone()).await;
+        assert_eq!(result.code.as_deref(), Some("stale_read"), "not all of it was shown: {}", result.text);
+        assert!(result.text.contains("view it again"), "{}", result.text);
     }
     ada.call(json!({"command": "view", "path": "g.txt"})).await;
-    let told = ada.call(edit).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = ada.call(edit).await;
+    assert!(!result.is_error(), "{}", result.text);
 }
 
 #[tokio::test]
@@ -219,10 +227,10 @@ async fn a_file_that_is_not_served_any_more_keeps_nobody_from_others() {
     }
     std::fs::write(shop.directory.path().join("b.txt"), b"\0binary").expect("written");
     let edit = json!({"command": "create", "path": "a.txt", "file_text": "c\n", "intent": "c"});
-    let told = ada.call(edit.clone()).await;
-    assert_eq!(told.code.as_deref(), Some("stale_read"), "{}", told.text);
-    let told = ada.call(edit).await;
-    assert!(!told.is_error(), "{}", told.text);
+    let result = ada.call(edit.clone()).await;
+    assert_eq!(result.code.as_deref(), Some("stale_read"), "{}", result.text);
+    let result = ada.call(edit).await;
+    assert!(!result.is_error(), "{}", result.text);
 }
 
 #[tokio::test]
@@ -242,11 +250,11 @@ async fn who_may_not_see_a_file_learns_nothing_of_what_is_in_it() {
         json!({"command": "view", "path": "secret/k.py"}),
         json!({"command": "search", "pattern": "hunter"}),
     ] {
-        let told = ada.call(arguments.clone()).await;
+        let result = ada.call(arguments.clone()).await;
         assert!(
-            !told.text.contains("hunter2") && !told.data.to_string().contains("hunter2"),
+            !result.text.contains("hunter2") && !result.data.to_string().contains("hunter2"),
             "{arguments}: {}",
-            told.text
+            result.text
         );
     }
     assert_eq!(shop.text("secret/k.py").as_deref(), Some("PASSWORD = 'hunter2'\n"));

@@ -39,9 +39,9 @@ impl Engineer {
     }
 
     async fn does(&mut self, tool: &str, arguments: Value) -> CommandResult {
-        let told = call(&mut self.session, Some(&self.tree), &self.programs, tool, arguments, ROOM_MAX).await;
-        assert!(!told.is_error(), "{}", told.text);
-        told
+        let result = call(&mut self.session, Some(&self.tree), &self.programs, tool, arguments, ROOM_MAX).await;
+        assert!(!result.is_error(), "{}", result.text);
+        result
     }
 }
 
@@ -57,11 +57,12 @@ async fn programs_run_in_the_tree_of_who_runs_them_and_a_tree_serves_what_the_di
     sh(&root, BEGIN);
     let mut ada = Engineer::sit_down(&shop, 0).await;
     ada.does("create", create("a.py", "a = 2\n")).await;
-    let told = ada.does("run", json!({"program": "where"})).await;
-    assert!(told.text.contains("worktrees/engineer_1\n") && told.text.contains("a = 2"), "{}", told.text);
+    let result = ada.does("run", json!({"program": "where"})).await;
+    assert!(result.text.contains("worktrees/engineer_1\n") && result.text.contains("a = 2"), "{}", result.text);
     assert!(!root.join("made.txt").exists());
-    let told = call(&mut ada.session, Some(&ada.tree), &ada.programs, "view", json!({"path": "k.key"}), ROOM_MAX).await;
-    assert_eq!(told.code.as_deref(), Some("not_served"), "{}", told.text);
+    let result =
+        call(&mut ada.session, Some(&ada.tree), &ada.programs, "view", json!({"path": "k.key"}), ROOM_MAX).await;
+    assert_eq!(result.code.as_deref(), Some("not_served"), "{}", result.text);
     // The next attempt starts before the previous one is gone.
     let again = Engineer::sit_down(&shop, 0).await;
     drop(ada);
@@ -120,33 +121,33 @@ async fn a_tree_is_brought_up_to_what_was_merged_when_its_engineer_sits_down_aga
     let shop = Workshop::open(2, &json!({"isolation": "worktree"}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
     let root = shop.directory.path();
     sh(root, BEGIN);
-    let who = manager(&shop);
+    let caller = manager(&shop);
     Engineer::sit_down(&shop, 0).await.does("create", create("a.py", "a = 2\n")).await;
     let mut bob = Engineer::sit_down(&shop, 1).await;
     bob.does("create", create("a.py", "a = 3\n")).await;
     bob.does("create", create("c.py", "c = 3\n")).await;
-    merge(&shop.workspace, &who, "engineer_1").await.expect("it is merged");
-    merge(&shop.workspace, &who, "engineer_2").await.expect_err("it conflicts");
+    merge(&shop.workspace, &caller, "engineer_1").await.expect("it is merged");
+    merge(&shop.workspace, &caller, "engineer_2").await.expect_err("it conflicts");
     drop(bob);
     // Second round: the tree has the merged changes and Bob's own that do not conflict. The conflict is reported.
     let mut bob = Engineer::sit_down(&shop, 1).await;
-    let told = bob.does("view", json!({"path": "a.py"})).await;
+    let result = bob.does("view", json!({"path": "a.py"})).await;
     assert!(
-        told.text.contains("What you had changed in a.py conflicts") && told.text.contains("+a = 3"),
+        result.text.contains("What you had changed in a.py conflicts") && result.text.contains("+a = 3"),
         "{}",
-        told.text
+        result.text
     );
-    assert!(told.data["content"].as_str().is_some_and(|text| text.contains("a = 2")), "{}", told.data);
-    let told = bob.does("view", json!({"path": "c.py"})).await;
-    assert!(told.text.contains("c = 3") && !told.text.contains("conflicts"), "{}", told.text);
+    assert!(result.data["content"].as_str().is_some_and(|text| text.contains("a = 2")), "{}", result.data);
+    let result = bob.does("view", json!({"path": "c.py"})).await;
+    assert!(result.text.contains("c = 3") && !result.text.contains("conflicts"), "{}", result.text);
     bob.does("create", create("a.py", "a = 2\na = 3\n")).await;
     drop(bob);
-    merge(&shop.workspace, &who, "engineer_2").await.expect("it is merged");
+    merge(&shop.workspace, &caller, "engineer_2").await.expect("it is merged");
     assert_eq!(sh(root, "cat a.py c.py; git status --porcelain"), "a = 2\na = 3\nc = 3\n");
     // A tree with merged work is updated without a notice or a commit.
     let mut ada = Engineer::sit_down(&shop, 0).await;
-    let told = ada.does("view", json!({"path": "c.py"})).await;
-    assert!(told.text.starts_with("c.py") && told.text.contains("c = 3"), "{}", told.text);
+    let result = ada.does("view", json!({"path": "c.py"})).await;
+    assert!(result.text.starts_with("c.py") && result.text.contains("c = 3"), "{}", result.text);
     assert_eq!(sh(root, "git rev-parse main"), sh(root, "git rev-parse workspace/engineer_1"));
 }
 
@@ -161,9 +162,9 @@ async fn no_attribute_and_no_configuration_starts_a_program_when_trees_are_made_
     ada.does("create", create("a.py", "A\nb\nc\nd\ne\nf\ng\n")).await;
     bob.does("create", create("a.py", "a\nb\nc\nd\ne\nf\nG\n")).await;
     drop((ada, bob));
-    let who = manager(&shop);
-    merge(&shop.workspace, &who, "engineer_1").await.expect("it is merged");
-    merge(&shop.workspace, &who, "engineer_2").await.expect("it is merged, as nobody touched the same");
+    let caller = manager(&shop);
+    merge(&shop.workspace, &caller, "engineer_1").await.expect("it is merged");
+    merge(&shop.workspace, &caller, "engineer_2").await.expect("it is merged, as nobody touched the same");
     assert_eq!(sh(root, "cat a.py"), "A\nb\nc\nd\ne\nf\nG\n");
     assert!(!has_run(), "by the configuration alone");
     // By attributes of a tree, and by merged and checked-out ones.
@@ -171,10 +172,10 @@ async fn no_attribute_and_no_configuration_starts_a_program_when_trees_are_made_
     ada.does("create", create(".gitattributes", PLANTED)).await;
     ada.does("create", create("b.py", "b\n")).await;
     drop(ada);
-    merge(&shop.workspace, &who, "engineer_1").await.expect("it is merged");
+    merge(&shop.workspace, &caller, "engineer_1").await.expect("it is merged");
     let mut bob = Engineer::sit_down(&shop, 1).await;
-    let told = bob.does("view", json!({"path": "b.py"})).await;
-    assert!(told.text.ends_with("1\tb\n"), "{}", told.text);
+    let result = bob.does("view", json!({"path": "b.py"})).await;
+    assert!(result.text.ends_with("1\tb\n"), "{}", result.text);
     assert_eq!(sh(root, "cat b.py"), "b\n");
     assert!(!has_run(), "by attributes");
 }
@@ -195,9 +196,9 @@ async fn a_tree_is_looked_at_as_the_directory_is() {
         let mut command = arguments.clone();
         command["command"] = tool.into();
         let there = shared.call(command).await;
-        let told = call(&mut ada.session, Some(&ada.tree), &ada.programs, tool, arguments, ROOM_MAX).await;
-        assert_eq!(told.code, there.code, "{tool}: {} {}", told.text, there.text);
-        assert!(told.is_error() || told.text == "d/a.py\n", "{}", told.text);
+        let result = call(&mut ada.session, Some(&ada.tree), &ada.programs, tool, arguments, ROOM_MAX).await;
+        assert_eq!(result.code, there.code, "{tool}: {} {}", result.text, there.text);
+        assert!(result.is_error() || result.text == "d/a.py\n", "{}", result.text);
     }
 }
 
@@ -234,15 +235,15 @@ async fn what_a_sparse_checkout_keeps_away_stays_in_what_is_merged() {
     let root = shop.directory.path();
     sh(root, BEGIN);
     sh(root, "git sparse-checkout set x; test ! -e y");
-    let who = manager(&shop);
-    let diff = git::diff(&shop.workspace, &who, &[], Window::default()).await;
+    let caller = manager(&shop);
+    let diff = git::diff(&shop.workspace, &caller, &[], Window::default()).await;
     assert_eq!(diff.expect("a difference"), "");
     for text in ["a2\n", "a3\n"] {
         let mut ada = Engineer::sit_down(&shop, 0).await;
         assert!(!ada.tree.path().join("y").exists(), "a tree is as sparse as the directory");
         ada.does("create", create("x/a", text)).await;
         drop(ada);
-        let said = merge(&shop.workspace, &who, "engineer_1").await.expect("it is merged");
+        let said = merge(&shop.workspace, &caller, "engineer_1").await.expect("it is merged");
         assert!(said.ends_with("work of engineer_1: 1 file\n"), "{said}");
         assert_eq!(sh(root, "git show HEAD:x/a HEAD:y/b; ls; git status --porcelain"), format!("{text}b\nx\n"));
     }

@@ -45,7 +45,7 @@ pub struct Workspaces {
     pending_activations: watch::Sender<usize>,
     next_activation: AtomicU64,
     /// Serialises reopening.
-    anew: AsyncMutex<()>,
+    reopening: AsyncMutex<()>,
 }
 
 /// Guard of a board that is about to be activated. Until it is used or dropped, callers wait for a directory that is
@@ -79,7 +79,7 @@ impl Workspaces {
             boards: Mutex::default(),
             pending_activations: watch::Sender::new(0),
             next_activation: AtomicU64::new(0),
-            anew: AsyncMutex::default(),
+            reopening: AsyncMutex::default(),
         }
     }
 
@@ -201,7 +201,7 @@ impl Workspaces {
 
     /// Reopens a directory after `.patchboard` was removed. Sessions lose their read sets.
     async fn reopen(&self, board: &BoardId, previous: &Arc<Workspace>) -> Result<(), WorkspaceError> {
-        let _one = self.anew.lock().await;
+        let _one = self.reopening.lock().await;
         let is_it = |slot: &&Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, previous));
         let slot = self.boards.lock().get(board).filter(is_it).map(|slot| (slot.board.clone(), slot.activation));
         // Another caller has already reopened it.
@@ -256,13 +256,13 @@ impl Workspaces {
     }
 
     /// Runs an agent's tool call on the board's directory. The call runs to completion even if the caller is dropped,
-    /// so that reads and edits are recorded. `is_anew` is the agent's own statement, if any, that it worked in an
+    /// so that reads and edits are recorded. `has_restarted` is the agent's own statement, if any, that it worked in an
     /// earlier session.
     pub async fn call(
         &self,
         board: &BoardId,
         author: EditAuthor,
-        is_anew: Option<bool>,
+        has_restarted: Option<bool>,
         request: SessionRequest,
     ) -> Result<SessionAnswer, WorkspaceError> {
         let workspace = self.get(board).await?;
@@ -271,7 +271,7 @@ impl Workspaces {
             let is_open =
                 |slot: &Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, &workspace));
             let slot = boards.get_mut(board).filter(|slot| is_open(slot));
-            slot.ok_or_else(not_open)?.sessions.get_or_create(workspace, author, is_anew)
+            slot.ok_or_else(not_open)?.sessions.get_or_create(workspace, author, has_restarted)
         };
         let called = tokio::spawn(agent.execute(request));
         called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))
@@ -356,7 +356,7 @@ async fn follow_changes(workspace: Weak<Workspace>, mut watched: Option<Watch>) 
             }
         };
         let Some(workspace) = workspace.upgrade() else { return };
-        let told = match noticed {
+        let reported = match noticed {
             Some(ChangeNotice::Files(paths)) => workspace.report_changes(paths.iter()).await.map(drop),
             Some(ChangeNotice::All) => workspace.rescan().await.and_then(ExternalChanges::require_accepted).map(drop),
             Some(ChangeNotice::TooManyWatches) | None => {
@@ -365,7 +365,7 @@ async fn follow_changes(workspace: Weak<Workspace>, mut watched: Option<Watch>) 
                 Ok(())
             }
         };
-        if let Err(error) = told {
+        if let Err(error) = reported {
             tracing::warn!(board = %workspace.board().id(), %error, "external changes were not reported to the board");
         }
     }

@@ -149,12 +149,12 @@ impl EditorTool {
         is_intent_required: bool,
         concurrency: EditConcurrency,
     ) -> ToolDefinition {
-        let says_whose = if concurrency == EditConcurrency::OwnTree { "" } else { self.says_whose() };
+        let authorship = if concurrency == EditConcurrency::OwnTree { "" } else { self.authorship() };
         let counts =
             if concurrency == EditConcurrency::Checked && matches!(self.name, "view" | "search") { COUNTS } else { "" };
         let description = match self.is_edit() {
             true => format!("{convention}{} {}", self.description, concurrency.rule()),
-            false => format!("{}{counts}{says_whose}", self.description),
+            false => format!("{}{counts}{authorship}", self.description),
         };
         let mut required = self.needs.to_vec();
         required.extend((self.is_edit() && is_intent_required).then_some("intent"));
@@ -178,7 +178,7 @@ impl EditorTool {
     }
 
     /// Returns the sentence about the last author in the tool's output.
-    fn says_whose(&self) -> &'static str {
+    fn authorship(&self) -> &'static str {
         match self.name {
             "view" => " The first line says the version, and who changed the file last and what for.",
             "list" => " Of each are said its lines, its version, and who changed it last.",

@@ -92,17 +92,17 @@ pub struct CommitResult {
 /// empty. The part shown counts as reviewed by the caller. Omitted files are named at the end.
 pub async fn diff(
     workspace: &Arc<Workspace>,
-    who: &EditAuthor,
+    caller: &EditAuthor,
     paths: &[FilePath],
     window: Window,
 ) -> Result<String, GitError> {
     let mut state = workspace.git().lock().await;
-    let repository = Repository::open(workspace.disk().path(), who.label()).await?;
-    let _files = lock_all_files(workspace, who.label()).await?;
+    let repository = Repository::open(workspace.disk().path(), caller.label()).await?;
+    let _files = lock_all_files(workspace, caller.label()).await?;
     let head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
     let is_asked_for = |path: &FilePath| paths.is_empty() || paths.iter().any(|above| is_within(path, above));
-    let may = |path: &FilePath| who.access.may_view(path) && is_asked_for(path);
+    let may = |path: &FilePath| caller.access.may_view(path) && is_asked_for(path);
     let (tree, omissions) = build_tree(workspace, &repository, &base, may).await?;
     let changes = repository.changes(&base, &tree).await?;
     let (skip, room) = (window.skip, window.room.min(DIFF_CHARS_MAX));
@@ -138,7 +138,7 @@ pub async fn diff(
     let omitted = if from == to { omitted.trim_start() } else { &omitted };
     let shown = format!("{}{omitted}{note}", &text[from..to]);
     state.reviews.keep(&workspace.board().status().attempts);
-    state.reviews.note(who, &changes, &review::sections(&text, &changes, left_out > 0), from..to);
+    state.reviews.note(caller, &changes, &review::sections(&text, &changes, left_out > 0), from..to);
     Ok(shown)
 }
 
@@ -152,7 +152,7 @@ fn byte_at(text: &str, nth: usize) -> usize {
 /// Commits made before an error remain.
 pub async fn commit(
     workspace: &Arc<Workspace>,
-    who: &EditAuthor,
+    caller: &EditAuthor,
     message: &str,
     author: Option<&str>,
 ) -> Result<CommitResult, GitError> {
@@ -163,11 +163,11 @@ pub async fn commit(
     }
     let message = format!("{subject}\n\n{}\n", body.trim());
     let mut state = Arc::clone(workspace.git()).lock_owned().await;
-    let files = lock_all_files(workspace, who.label()).await?;
-    let (workspace, who, author) = (Arc::clone(workspace), who.clone(), author.map(str::to_owned));
+    let files = lock_all_files(workspace, caller.label()).await?;
+    let (workspace, caller, author) = (Arc::clone(workspace), caller.clone(), author.map(str::to_owned));
     run_to_completion(async move {
         let _files = files;
-        commit_locked(&workspace, &mut state, &who, &message, author.as_deref()).await
+        commit_locked(&workspace, &mut state, &caller, &message, author.as_deref()).await
     })
     .await
 }
@@ -182,14 +182,14 @@ pub(super) async fn run_to_completion<T: Send + 'static>(
 async fn commit_locked(
     workspace: &Arc<Workspace>,
     state: &mut GitState,
-    who: &EditAuthor,
+    caller: &EditAuthor,
     message: &str,
     author: Option<&str>,
 ) -> Result<CommitResult, GitError> {
-    let repository = Repository::open(workspace.disk().path(), who.label()).await?;
+    let repository = Repository::open(workspace.disk().path(), caller.label()).await?;
     let mut head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
-    let (tree, omissions) = build_tree(workspace, &repository, &base, |path| who.access.may_view(path)).await?;
+    let (tree, omissions) = build_tree(workspace, &repository, &base, |path| caller.access.may_view(path)).await?;
     state.histories.read_on(workspace.board()).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
     let mut by_author: BTreeMap<String, (BTreeSet<String>, Vec<Change>)> = BTreeMap::new();
     for change in repository.changes(&base, &tree).await? {
@@ -200,12 +200,13 @@ async fn commit_locked(
     }
     by_author.retain(|first, _| author.is_none_or(|author| author == first));
     if by_author.is_empty() {
-        let of_whom = author.map_or_else(String::new, |author| format!(" of {author}"));
-        let nothing = format!("there is nothing{of_whom} to commit");
+        let of_author = author.map_or_else(String::new, |author| format!(" of {author}"));
+        let nothing = format!("there is nothing{of_author} to commit");
         let messages: Vec<String> = [nothing].into_iter().chain(omissions.messages()).collect();
         return Err(GitError::Git(GitCode::NothingToCommit, messages.join("; ")));
     }
-    let unseen = by_author.values().flat_map(|(_, changes)| changes).filter(|change| !state.reviews.holds(who, change));
+    let unseen =
+        by_author.values().flat_map(|(_, changes)| changes).filter(|change| !state.reviews.holds(caller, change));
     let unseen: Vec<&str> = unseen.map(|change| change.path.as_str()).collect();
     if !unseen.is_empty() {
         let names = named(unseen.into_iter(), NAMES_CHARS_MAX);
@@ -225,7 +226,7 @@ async fn commit_locked(
             if trailers.is_empty() { message.to_owned() } else { format!("{}\n\n{trailers}", message.trim_end()) };
         let hash = conclude(&repository, head.as_deref(), &tree, &changes, &author, &message).await?;
         head = Some(hash.clone());
-        state.reviews.forget(who, &changes);
+        state.reviews.forget(caller, &changes);
         let files = changes.into_iter().map(|change| change.path).collect();
         commits.push(Commit { hash, author, others, files });
     }

@@ -37,7 +37,7 @@ use patchboard_runtime::tools::{ROOM_MAX, cut};
 const ANSWERS_MAX: usize = 16;
 
 /// Message for an agent with a lost earlier session.
-const BEGUN_ANEW: &str = "What you have read before is not known here any more, so your edits would not be checked against it: \
+const READS_LOST: &str = "What you have read before is not known here any more, so your edits would not be checked against it: \
                           read again what they depend on.";
 
 code_enum! {
@@ -322,7 +322,7 @@ impl Session {
     /// Like [`Session::call`], in `room` characters.
     pub async fn call_within(&mut self, arguments: Value, room: usize) -> CommandResult {
         match self.execute(SessionRequest { room, ..SessionRequest::from(arguments) }).await {
-            SessionAnswer::New(told) | SessionAnswer::Replayed(told) => told,
+            SessionAnswer::New(result) | SessionAnswer::Replayed(result) => result,
             // The request has no key.
             SessionAnswer::KeyConflict => {
                 CommandResult::error(Code::TokenConflict.as_str(), "The key was that of another edit.")
@@ -341,11 +341,11 @@ impl Session {
         };
         let has_lost_reads = std::mem::take(&mut self.has_lost_reads);
         if has_lost_reads && begun.is_none() && self.is_checked() && is_edit(&command) {
-            let message = format!("{BEGUN_ANEW} Nothing was written.");
+            let message = format!("{READS_LOST} Nothing was written.");
             return finish_command(Err(CommandError::Session(SessionCode::ReadsLost, message)), room);
         }
         if has_lost_reads {
-            self.room = room.saturating_sub(BEGUN_ANEW.len() + 1);
+            self.room = room.saturating_sub(READS_LOST.len() + 1);
         }
         let done = match (begun, command) {
             (Some(decided), _) => Ok(self.late_result(decided).await),
@@ -361,7 +361,7 @@ impl Session {
         }
         let (mut result, is_decided) = finish_command(done, room);
         if has_lost_reads {
-            result.text = format!("{BEGUN_ANEW}\n{}", result.text);
+            result.text = format!("{READS_LOST}\n{}", result.text);
             if let Value::Object(data) = &mut result.data {
                 data.insert("begun_anew".to_owned(), true.into());
             }

@@ -64,41 +64,41 @@ impl SessionHandle {
 
 impl Sessions {
     /// Returns the session of this attempt and name, or a new one. The new session reports lost reads if the earlier
-    /// one was evicted or the agent states it (`is_anew`). Without a statement it does so for every attempt after the
-    /// first.
+    /// one was evicted or the agent states it (`has_restarted`). Without a statement it does so for every attempt after
+    /// the first.
     pub fn get_or_create(
         &mut self,
         workspace: Arc<Workspace>,
         author: EditAuthor,
-        is_anew: Option<bool>,
+        has_restarted: Option<bool>,
     ) -> SessionHandle {
         let status = workspace.board().status();
         let is_open = |of: &EditAttempt| status.attempts.contains(&(of.invocation, of.attempt));
         self.entries.retain(|_, seated| is_open(&seated.attempt));
         self.evicted.retain(is_open);
         let of = author.attempt;
-        let who = (of.invocation, author.name.clone());
+        let key = (of.invocation, author.name.clone());
         if !is_open(&of) {
             // A closed attempt cannot edit, so its session is not stored.
             return SessionHandle::new(Session::with_lost_reads(workspace, author));
         }
-        if let Some(seated) = self.entries.get_mut(&who) {
+        if let Some(seated) = self.entries.get_mut(&key) {
             seated.used = Instant::now();
             return seated.handle.clone();
         }
         if self.entries.len() >= SESSIONS_MAX
-            && let Some(oldest) = self.entries.iter().min_by_key(|(_, seated)| seated.used).map(|(who, _)| who.clone())
+            && let Some(oldest) = self.entries.iter().min_by_key(|(_, seated)| seated.used).map(|(key, _)| key.clone())
             && let Some(seated) = self.entries.remove(&oldest)
         {
             self.evicted.insert(seated.attempt);
         }
-        let is_anew = is_anew.unwrap_or(of.attempt > 1) || self.evicted.contains(&of);
-        let session = match is_anew {
+        let has_restarted = has_restarted.unwrap_or(of.attempt > 1) || self.evicted.contains(&of);
+        let session = match has_restarted {
             true => Session::with_lost_reads(workspace, author),
             false => Session::new(workspace, author),
         };
         let handle = SessionHandle::new(session);
-        self.entries.insert(who, SessionEntry { handle: handle.clone(), attempt: of, used: Instant::now() });
+        self.entries.insert(key, SessionEntry { handle: handle.clone(), attempt: of, used: Instant::now() });
         handle
     }
 

@@ -145,16 +145,16 @@ impl Worktree {
 
 /// Merges an author's tree into the directory, completely or not at all. A failed merge leaves no trace there.
 /// With the error `merge_conflict` nothing is merged.
-pub async fn merge(workspace: &Arc<Workspace>, who: &EditAuthor, author: &str) -> Result<String, GitError> {
+pub async fn merge(workspace: &Arc<Workspace>, caller: &EditAuthor, author: &str) -> Result<String, GitError> {
     let mut state = Arc::clone(workspace.git()).lock_owned().await;
-    let (workspace, who, author) = (Arc::clone(workspace), who.clone(), author.to_owned());
-    run_to_completion(async move { merge_locked(&workspace, &mut state, &who, &author).await }).await
+    let (workspace, caller, author) = (Arc::clone(workspace), caller.clone(), author.to_owned());
+    run_to_completion(async move { merge_locked(&workspace, &mut state, &caller, &author).await }).await
 }
 
 async fn merge_locked(
     workspace: &Arc<Workspace>,
     state: &mut GitState,
-    who: &EditAuthor,
+    caller: &EditAuthor,
     author: &str,
 ) -> Result<String, GitError> {
     let (root, branch) = place(workspace, author);
@@ -165,9 +165,9 @@ async fn merge_locked(
     let message = message(author);
     let disk = open_disk(workspace, &mut state.trees, author, root).await?;
     let (work, omissions) = git::commit_tree(&disk, author, &message).await?;
-    let _files = git::lock_all_files(workspace, who.label()).await?;
+    let _files = git::lock_all_files(workspace, caller.label()).await?;
     workspace.rescan().await?;
-    let repository = Repository::open(workspace.disk().path(), who.label()).await?;
+    let repository = Repository::open(workspace.disk().path(), caller.label()).await?;
     let Some(head) = repository.head().await? else {
         let message = format!("nothing was merged: {branch} exists, and the directory has no commit");
         return Err(GitError::Git(GitCode::GitRefused, message));
@@ -186,9 +186,9 @@ async fn merge_locked(
         let message = format!("nothing was merged: conflicts in {}", conflicts.join(", "));
         return Err(GitError::Git(GitCode::MergeConflict, message));
     }
-    let merged = repository.commit(&tree, &[&head, &work], who.label(), &message).await?;
+    let merged = repository.commit(&tree, &[&head, &work], caller.label(), &message).await?;
     let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
-    let running = workspace.runs(all, who.label(), &format!("merged the {message}"));
+    let running = workspace.runs(all, caller.label(), &format!("merged the {message}"));
     let done = move_tree(&repository, &head, &merged, &message).await;
     let by_others = workspace.rescan().await?;
     drop(running);

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_key_in_place_of_a_name_is_refused_or_shortened() {
-        for (name, is_name, told) in [
+        for (name, is_name, shown) in [
             ("OPENAI_API_KEY", true, "OPENAI_API_KEY"),
             ("my_very_long_lower_name", true, "my_very_long_lower_name"),
             ("gsk_Ab1Cd2Ef3Gh4Ij5Kl6Mn", true, "gsk_…"),
@@ -97,7 +97,7 @@ mod tests {
             ("", false, ""),
             ("A=B", false, "A=B"),
         ] {
-            assert_eq!((check_name(name).is_ok(), redacted(name).as_ref()), (is_name, told), "{name}");
+            assert_eq!((check_name(name).is_ok(), redacted(name).as_ref()), (is_name, shown), "{name}");
         }
     }
 }

@@ -319,7 +319,7 @@ impl ReplyContext<'_> {
                 "a conflict is between two agents or more who have spoken, each of them named".to_owned(),
             ));
         }
-        let turns = |act: &'static str| members.iter().map(move |who| json!({"who": who, "act": act}));
+        let turns = |act: &'static str| members.iter().map(move |member| json!({"who": member, "act": act}));
         let discussion = (0..ROUNDS).flat_map(|_| turns("discuss"));
         let agenda: Vec<Value> = discussion.chain(turns("conclude")).collect();
         let room = json!({"members": members, "about": about, "agenda": agenda, "messages": []});

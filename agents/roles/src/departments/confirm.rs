@@ -209,11 +209,11 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
 
 /// Builds the text for one row of several; `None` if the row has none of the fields.
 fn row_text(parts: &[Part<'_>], values: &Values) -> Option<String> {
-    let mut is_told = false;
+    let mut has_value = false;
     let part = |part: &Part<'_>| match part {
         Part::Slot(field) => match values.get(*field) {
             Some(value) => {
-                is_told = true;
+                has_value = true;
                 display_text(value)
             }
             None => "nothing".to_owned(),
@@ -222,7 +222,7 @@ fn row_text(parts: &[Part<'_>], values: &Values) -> Option<String> {
         Part::Rows(_) | Part::Count => String::new(),
     };
     let sentence: String = parts.iter().map(part).collect();
-    is_told.then_some(sentence)
+    has_value.then_some(sentence)
 }
 
 /// Returns the promised data, and the number of rows in it if it lists rows.
@@ -315,11 +315,11 @@ fn unresolved_result(department: &Department, none: &Resolution, now: Timestamp)
                     format!("There is no {entity}{what}; to {other} it is possible. Is that to be done?")
                 }
                 near => {
-                    let told: Vec<String> = near.iter().map(|choice| described(&choice.values)).collect();
+                    let choices: Vec<String> = near.iter().map(|choice| described(&choice.values)).collect();
                     // A yes can accept only one alternative.
                     let asked = if let [_] = near { " Is that one meant?" } else { "" };
-                    let told = told.join(", or the one with ");
-                    format!("There is no {entity}{what}; most like it is the one with {told}.{asked}")
+                    let choices = choices.join(", or the one with ");
+                    format!("There is no {entity}{what}; most like it is the one with {choices}.{asked}")
                 }
             }
         }

@@ -177,10 +177,10 @@ impl<'a> Search<'a> {
         // A value that is only supposed must be shown, even if all candidates share it.
         let is_alone = several.len() == 1 && self.meaning.is_none();
         let finds = |field: &str| self.action.finds.iter().any(|name| name == field);
-        let is_told = |field: &str| differ(field) || self.by_meaning(field).is_some() || (is_alone && finds(field));
+        let is_shown = |field: &str| differ(field) || self.by_meaning(field).is_some() || (is_alone && finds(field));
         let mut slots = self.given.clone();
         // Values shared by all candidates are known.
-        for field in self.action.finds.iter().filter(|field| !is_told(field)) {
+        for field in self.action.finds.iter().filter(|field| !is_shown(field)) {
             slots.extend(has(field)[0].map(|value| (field.clone(), value.clone())));
         }
         let choice = |one: &&Candidate<'_>| Choice {
@@ -188,7 +188,7 @@ impl<'a> Search<'a> {
             values: one
                 .values
                 .iter()
-                .filter(|(field, _)| is_told(field))
+                .filter(|(field, _)| is_shown(field))
                 .map(|(f, v)| (f.clone(), v.clone()))
                 .collect(),
             likeness: Some(share(one.score)),

@@ -32,8 +32,8 @@ fn no_value_of_a_file_is_repeated() {
         ("[models.b]\nurl = \"http://me:s3cret@h/v1\"\nmodel = \"m\"", "line 5, column 7: url: credentials"),
         ("[models.b]\nurl = \"http://h/v1?key=s3cret\"\nmodel = \"m\"", "line 5, column 7: url: the address"),
     ] {
-        let told = Config::parse(&format!("{model}{lines}\n"), "p").expect_err("refused").to_string();
-        let is_told = ["s3cret", "S3cret", "303"].iter().any(|secret| told.contains(secret));
-        assert!(told.starts_with("p: line ") && told.contains(words) && !is_told, "{lines}: {told}");
+        let error = Config::parse(&format!("{model}{lines}\n"), "p").expect_err("refused").to_string();
+        let is_repeated = ["s3cret", "S3cret", "303"].iter().any(|secret| error.contains(secret));
+        assert!(error.starts_with("p: line ") && error.contains(words) && !is_repeated, "{lines}: {error}");
     }
 }

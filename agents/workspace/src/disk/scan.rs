@@ -14,7 +14,7 @@ use super::{Contents, DEPTH_MAX, Disk, dir_fd};
 /// Names examined per allowed file. Bounds the walk of directories with many names that are not served, like pictures.
 const NAMES_PER_FILE: usize = 10;
 /// Maximum number of names listed per reason.
-const TOLD_MAX: usize = 10;
+const SHOWN_MAX: usize = 10;
 
 /// Result of a scan.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -92,7 +92,7 @@ impl Disk {
             };
             let left = scan.left.entry(reason).or_default();
             left.count += 1;
-            if left.first.len() < TOLD_MAX {
+            if left.first.len() < SHOWN_MAX {
                 left.first.push(name);
             }
             Ok(())

@@ -28,7 +28,7 @@ const HELD_BACK_MAX: Duration = Duration::from_millis(200);
 /// Maximum number of files named individually; above it, any file may have changed.
 const NAMED_MAX: usize = 1000;
 /// Capacity of the channel to the receiver, and of that to the watcher thread.
-const TOLD_MAX: usize = 16;
+const NOTICES_MAX: usize = 16;
 const EVENTS_MAX: usize = 4096;
 
 /// True if each directory has its own watch, as with inotify; otherwise the root has a recursive one.
@@ -133,7 +133,7 @@ impl PendingChanges {
 /// Starts to watch a directory.
 pub fn watch(disk: &Arc<Disk>) -> Result<Watch, DiskError> {
     let (stop, events) = sync_channel(EVENTS_MAX);
-    let (sender, noticed) = mpsc::channel(TOLD_MAX);
+    let (sender, noticed) = mpsc::channel(NOTICES_MAX);
     let (overflow, is_over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (event_sender, full) = (stop.clone(), Arc::clone(&overflow));
     let handler = move |event: notify::Result<Event>| {

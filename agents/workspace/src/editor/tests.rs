@@ -12,7 +12,7 @@ fn tools_in(manner: EditConcurrency, said: Value) -> Vec<(EditorTool, ToolDefini
 
 #[test]
 fn nothing_is_promised_that_is_not_so_in_the_manner_of_editing() {
-    for (isolation, has_tree, manner, promises, is_signed, says_whose) in [
+    for (isolation, has_tree, manner, promises, is_signed, has_authors) in [
         ("storm", false, EditConcurrency::Checked, true, true, true),
         ("soft", false, EditConcurrency::Unchecked, false, true, true),
         // The agent that merges works in the shared directory.
@@ -29,7 +29,7 @@ fn nothing_is_promised_that_is_not_so_in_the_manner_of_editing() {
             assert_eq!(parameters["properties"]["intent"].is_object(), is_signed && tool.is_edit(), "{parameters}");
             assert_eq!(
                 description.contains("who changed"),
-                says_whose && matches!(tool.name, "view" | "list"),
+                has_authors && matches!(tool.name, "view" | "list"),
                 "{description}"
             );
         }
@@ -45,8 +45,8 @@ fn every_command_is_a_tool_and_takes_what_the_command_takes() {
     let mut described: Map<String, Value> = Map::new();
     for (tool, ToolDefinition { description, parameters, .. }) in tools(json!({"dir": "code"})) {
         let properties = parameters["properties"].as_object().expect("an object");
-        let is_told = |argument: &Value| argument["description"].as_str().is_some_and(|text| !text.contains('\n'));
-        assert!(properties.values().all(is_told), "{parameters}");
+        let is_one_line = |argument: &Value| argument["description"].as_str().is_some_and(|text| !text.contains('\n'));
+        assert!(properties.values().all(is_one_line), "{parameters}");
         let path = properties["path"]["description"].as_str().expect("a text");
         assert_eq!(path.contains("if absent"), matches!(tool.name, "list" | "search"), "{path}");
         described.extend(properties.clone());
@@ -76,8 +76,8 @@ fn what_is_said_first_of_intents_is_what_the_blueprint_has() {
             assert!(said.description.starts_with(begins), "{}", said.description);
             assert_eq!(said.description.contains("like `# ada: "), annotate, "{}", said.description);
             assert_eq!(said.description.contains("do not write it into the file"), !annotate, "{}", said.description);
-            let told = said.parameters["properties"]["intent"].to_string();
-            assert!(!told.contains("needs"), "{told}");
+            let described = said.parameters["properties"]["intent"].to_string();
+            assert!(!described.contains("needs"), "{described}");
         }
     }
 }

@@ -31,8 +31,8 @@ impl Reviews {
     }
 
     /// Records the part of these changes inside `window`. Each change has a section of the text.
-    pub(super) fn note(&mut self, who: &EditAuthor, changes: &[Change], sections: &[Section], window: Range<usize>) {
-        let reviewed = self.0.entry(key(who)).or_default();
+    pub(super) fn note(&mut self, author: &EditAuthor, changes: &[Change], sections: &[Section], window: Range<usize>) {
+        let reviewed = self.0.entry(key(author)).or_default();
         for (change, section) in changes.iter().zip(sections) {
             let fresh = || ReviewedChange { what: change.what.clone(), up_to: 0, is_whole: false };
             let shown = reviewed.entry(change.path.clone()).or_insert_with(fresh);
@@ -49,21 +49,21 @@ impl Reviews {
     }
 
     /// Returns whether an author was shown all of a change.
-    pub(super) fn holds(&self, who: &EditAuthor, change: &Change) -> bool {
-        let shown = self.0.get(&key(who)).and_then(|reviewed| reviewed.get(&change.path));
+    pub(super) fn holds(&self, author: &EditAuthor, change: &Change) -> bool {
+        let shown = self.0.get(&key(author)).and_then(|reviewed| reviewed.get(&change.path));
         shown.is_some_and(|shown| shown.is_whole && shown.what == change.what)
     }
 
     /// Drops the reviews of committed changes.
-    pub(super) fn forget(&mut self, who: &EditAuthor, changes: &[Change]) {
-        if let Some(reviewed) = self.0.get_mut(&key(who)) {
+    pub(super) fn forget(&mut self, author: &EditAuthor, changes: &[Change]) {
+        if let Some(reviewed) = self.0.get_mut(&key(author)) {
             changes.iter().for_each(|change| drop(reviewed.remove(&change.path)));
         }
     }
 }
 
-fn key(who: &EditAuthor) -> (EditAttempt, String) {
-    (who.attempt, who.label().to_owned())
+fn key(author: &EditAuthor) -> (EditAttempt, String) {
+    (author.attempt, author.label().to_owned())
 }
 
 /// Position of a change in a diff.

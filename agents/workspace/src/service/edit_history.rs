@@ -46,7 +46,7 @@ impl EditHistory {
             let is_kept = |it: &&mut Violation| it.code == Code::Reserved && it.pointer == place.as_str();
             if let Some(violation) = rejection.violations.iter_mut().find(is_kept) {
                 if let Some((_, name)) = self.kept.iter().find(|(of, _)| of == path) {
-                    for_whom(violation, name);
+                    keep_for(violation, name);
                 }
             } else if is_slow {
                 // The kernel now reserves the file for this agent.
@@ -72,7 +72,7 @@ fn push<T>(queue: &mut VecDeque<T>, max: usize, newest: T) {
 }
 
 /// Replaces the worker's name in a violation by that of the agent.
-fn for_whom(violation: &mut Violation, name: &str) {
+fn keep_for(violation: &mut Violation, name: &str) {
     let Some(found) = &mut violation.found else { return };
     let Some(seat) = found["kept_for"].as_str() else { return };
     violation.message = violation.message.replacen(&format!(" for {seat} "), &format!(" for {name} "), 1);

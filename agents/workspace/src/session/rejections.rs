@@ -25,7 +25,7 @@ impl Session {
     pub(super) async fn rejected_result(&mut self, rejection: &Rejection, decided: &DecidedEdit) -> CommandResult {
         let message = self.rejection_message(rejection);
         match self.show_rejection(rejection, &message, decided).await {
-            Ok(told) => told,
+            Ok(result) => result,
             Err(error) => {
                 let then =
                     format!("What has changed cannot be shown ({error}): view what you need, then plan the edit anew");

@@ -14,22 +14,22 @@ fn settled(to: Option<&str>, meanwhile: &[u8]) -> (Result<String, String>, Vec<u
     let from = disk.read(&path).expect("read").map(|contents| contents.hash);
     let staged = disk.stage(&path, from, to).expect("staged");
     fs::write(at("a.py"), meanwhile).expect("written");
-    let told = settle(&disk, &staged).map_err(|trouble| CommandResult::from(trouble).code.expect("a code"));
+    let outcome = settle(&disk, &staged).map_err(|trouble| CommandResult::from(trouble).code.expect("a code"));
     let displaced = fs::read_dir(at(".patchboard/displaced")).expect("listed");
     let displaced = displaced.map(|entry| fs::read(entry.expect("an entry").path()).expect("read")).collect();
-    (told, fs::read(at("a.py")).expect("it is there"), displaced)
+    (outcome, fs::read(at("a.py")).expect("it is there"), displaced)
 }
 
 #[test]
 fn what_others_write_while_a_tree_is_edited_is_not_lost_without_a_word() {
-    let (told, now, _) = settled(Some("a = 2\n"), b"a = 1\n");
-    assert_eq!((told, now), (Ok(String::new()), b"a = 2\n".to_vec()));
+    let (outcome, now, _) = settled(Some("a = 2\n"), b"a = 1\n");
+    assert_eq!((outcome, now), (Ok(String::new()), b"a = 2\n".to_vec()));
     for to in [Some("a = 2\n"), None] {
-        let (told, now, _) = settled(to, b"a = 7\n");
-        assert_eq!((told, now), (Err("file_busy".to_owned()), b"a = 7\n".to_vec()));
+        let (outcome, now, _) = settled(to, b"a = 7\n");
+        assert_eq!((outcome, now), (Err("file_busy".to_owned()), b"a = 7\n".to_vec()));
     }
-    let (told, now, displaced) = settled(Some("a = 2\n"), b"\0");
-    assert!(told.is_ok_and(|told| told.contains(".patchboard/displaced/")));
+    let (outcome, now, displaced) = settled(Some("a = 2\n"), b"\0");
+    assert!(outcome.is_ok_and(|message| message.contains(".patchboard/displaced/")));
     assert_eq!((now, displaced), (b"a = 2\n".to_vec(), vec![b"\0".to_vec()]));
 }
 
@@ -44,11 +44,11 @@ fn what_others_write_while_what_they_wrote_is_put_back_is_kept_and_named() {
         let from = disk.read(&path).expect("read").map(|contents| contents.hash);
         let staged = disk.stage(&path, from, Some("a = 7\n")).expect("staged");
         again.iter().for_each(|text| fs::write(&at, text).expect("written"));
-        let told = CommandResult::from(put_back(&disk, &staged).expect("put back"));
-        assert_eq!(told.code.as_deref(), Some("file_busy"));
+        let result = CommandResult::from(put_back(&disk, &staged).expect("put back"));
+        assert_eq!(result.code.as_deref(), Some("file_busy"));
         assert_eq!(fs::read(&at).expect("it is there"), b"a = 7\n");
-        let kept = told.text.split_once(".patchboard/displaced/").map(|(_, kept)| kept.trim().trim_end_matches('.'));
+        let kept = result.text.split_once(".patchboard/displaced/").map(|(_, kept)| kept.trim().trim_end_matches('.'));
         let kept = kept.map(|kept| fs::read_to_string(directory.path().join(".patchboard/displaced").join(kept)));
-        assert_eq!(kept.transpose().expect("kept").as_deref(), again, "{}", told.text);
+        assert_eq!(kept.transpose().expect("kept").as_deref(), again, "{}", result.text);
     }
 }

@@ -89,7 +89,8 @@ fn a_refusal_that_an_operator_must_fix_is_reported_and_closes_nothing() {
     assert!(gate.board_outage(&BoardId::from("a")).is_none(), "no board waits for it");
     now(gate.admit(request("b", 3, &plain("m")))).report_answer();
     assert_eq!(gate.state()[0].outage, None);
-    let changes = [transitions.try_recv(), transitions.try_recv()].map(|told| told.expect("a transition").change);
+    let changes =
+        [transitions.try_recv(), transitions.try_recv()].map(|transition| transition.expect("a transition").change);
     assert!(
         matches!(
             changes,

@@ -271,7 +271,7 @@ fn messages_are_cleaned_that_are_quoted() {
 fn a_conflict_opens_a_room() {
     let text = "{\"conflict list\": [{\"agent\": \"Planner\", \"message\": \"It is 7.\"}, {\"agent\": \"expert 1\", \"message\": \"It is 8.\"},
         {\"agent\": \"nobody\", \"message\": \"It is 9.\"}, {\"agent\": \"planner\", \"message\": \"7!\"}]}";
-    let turn = |who: &str, act: &str| json!({"who": who, "act": act});
+    let turn = |agent: &str, act: &str| json!({"who": agent, "act": act});
     let room = json!({
         "members": ["planner", "expert_1"],
         "about": [{"from": "planner", "text": "It is 7."}, {"from": "expert_1", "text": "It is 8."}, {"from": "planner", "text": "7!"}],

@@ -29,28 +29,28 @@ fn a_selection_is_enumerated_up_to_a_limit() {
 fn a_change_is_reported_by_what_was_and_what_is() {
     let row =
         json!([{"id": 1, "before": {"list": "office", "item": "tea"}, "after": {"list": "household", "item": "tea"}}]);
-    let told = done(&notes(), &outcome("move", row, 1), RESULT_BYTES_MAX);
-    assert_eq!(told.text, "Moved tea from the office to the household list.");
-    assert_eq!(told.data["first"], json!({"list": "household", "item": "tea"}));
+    let result = done(&notes(), &outcome("move", row, 1), RESULT_BYTES_MAX);
+    assert_eq!(result.text, "Moved tea from the office to the household list.");
+    assert_eq!(result.data["first"], json!({"list": "household", "item": "tea"}));
 }
 
 #[test]
 fn what_stands_in_a_row_cannot_break_a_sentence() {
     let item = format!("{{list}}\n\u{1b}[31m{}", "x".repeat(5000));
-    let told = done(
+    let result = done(
         &notes(),
         &outcome("add", json!([{"id": 1, "after": {"list": "office", "item": item}}]), 1),
         RESULT_BYTES_MAX,
     );
-    assert!(told.text.starts_with("Put {list} [31mxxx") && told.text.chars().count() <= 2000, "{}", told.text);
+    assert!(result.text.starts_with("Put {list} [31mxxx") && result.text.chars().count() <= 2000, "{}", result.text);
 }
 
 #[test]
 fn a_question_waits_from_now_on() {
     let open = Resolution::new(Status::Open, "add", Values::new()).asking(&notes(), "item", "item");
-    let told = not_done(&notes(), &open, Timestamp(1000), RESULT_BYTES_MAX);
-    assert_eq!((told.status, told.text.as_str()), (ResultStatus::Clarification, "which item?"));
-    let pending = told.pending.expect("a question waits");
+    let result = not_done(&notes(), &open, Timestamp(1000), RESULT_BYTES_MAX);
+    assert_eq!((result.status, result.text.as_str()), (ResultStatus::Clarification, "which item?"));
+    let pending = result.pending.expect("a question waits");
     assert_eq!((pending.expires_at, pending.asked, pending.department.as_str()), (301_000, 1, "notes"));
 }
 
@@ -58,17 +58,17 @@ fn a_question_waits_from_now_on() {
 fn what_is_too_much_to_be_reported_is_cut_and_said_to_be() {
     let long = |n: usize| format!("{n} {}", "\u{1f34c}".repeat(190));
     let rows: Vec<Value> = (0..100).map(|n| json!({"id": n, "after": {"list": "office", "item": long(n)}})).collect();
-    let told = done(&notes(), &outcome("show", json!(rows), 200), RESULT_BYTES_MAX);
-    let bytes = bytes_of(&told);
+    let result = done(&notes(), &outcome("show", json!(rows), 200), RESULT_BYTES_MAX);
+    let bytes = bytes_of(&result);
     assert!(bytes > RESULT_BYTES_MAX / 4 && bytes < RESULT_BYTES_MAX * 2, "{bytes}");
-    assert!(told.text.ends_with("and 195 more."), "{}", told.text);
-    let given = told.data["entries"].as_array().expect("rows").len();
+    assert!(result.text.ends_with("and 195 more."), "{}", result.text);
+    let given = result.data["entries"].as_array().expect("rows").len();
     assert!(given > 5 && given < 100, "{given}");
     let mut silent = notes();
     silent.actions.get_mut("show").expect("it is there").confirm = "That is on the {list} list.".to_owned();
-    let told = done(&silent, &outcome("show", json!(rows), 200), RESULT_BYTES_MAX);
-    assert_eq!(told.text, format!("That is on the office list. ({given} of 200 are handed on.)"));
-    assert_eq!(told.data["count"], 200);
+    let result = done(&silent, &outcome("show", json!(rows), 200), RESULT_BYTES_MAX);
+    assert_eq!(result.text, format!("That is on the office list. ({given} of 200 are handed on.)"));
+    assert_eq!(result.data["count"], 200);
     // Options that exceed the size limit are summarised as "another".
     let choice = |n: usize| Choice {
         ids: vec![1],
@@ -91,16 +91,16 @@ fn what_is_too_much_to_be_reported_is_cut_and_said_to_be() {
 
 #[test]
 fn what_was_wrong_is_said_here() {
-    let told = |wrong: ChangeError| {
+    let text = |wrong: ChangeError| {
         let failed = Outcome { status: OutcomeStatus::Error, wrong: Some(wrong), ..outcome("add", json!([]), 0) };
-        let told = done(&notes(), &failed, RESULT_BYTES_MAX);
-        assert_eq!(told.status, ResultStatus::Error);
-        told.text
+        let result = done(&notes(), &failed, RESULT_BYTES_MAX);
+        assert_eq!(result.status, ResultStatus::Error);
+        result.text
     };
     let unfit = ChangeError::Unfit { field: "list".to_owned(), value: json!("garage") };
-    assert_eq!(told(unfit), "list: \"garage\" is none of household, office.");
-    assert_eq!(told(ChangeError::Missing { field: "item".to_owned() }), "It has no item.");
-    assert_eq!(told(ChangeError::UnknownAction), "There is no action \"add\".");
+    assert_eq!(text(unfit), "list: \"garage\" is none of household, office.");
+    assert_eq!(text(ChangeError::Missing { field: "item".to_owned() }), "It has no item.");
+    assert_eq!(text(ChangeError::UnknownAction), "There is no action \"add\".");
     // Errors are stored and read back.
     for wrong in
         [ChangeError::Stale, ChangeError::Taken { values: Values::from_iter([("item".to_owned(), json!("tea"))]) }]

@@ -175,13 +175,13 @@ fn what_a_refusal_proposes_is_found() {
         let mut document = json!({"classified": classified});
         let before = resolved(&document);
         assert_eq!(before.status, Status::None, "{document}");
-        let told = confirm::not_done(&notes(), &before, Timestamp(0), RESULT_BYTES_MAX);
+        let result = confirm::not_done(&notes(), &before, Timestamp(0), RESULT_BYTES_MAX);
         assert_eq!(
-            (told.status, told.finding.is_some(), told.evidence.is_some()),
+            (result.status, result.finding.is_some(), result.evidence.is_some()),
             (ResultStatus::Refusal, true, true),
-            "{told:?}"
+            "{result:?}"
         );
-        let patch: json_patch::Patch = serde_json::from_value(told.patch.into()).expect("a patch");
+        let patch: json_patch::Patch = serde_json::from_value(result.patch.into()).expect("a patch");
         json_patch::patch(&mut document, &patch).expect("it can be applied");
         let after = resolved(&document);
         assert_eq!(after.status, Status::Found, "{document}");

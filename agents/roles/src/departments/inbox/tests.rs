@@ -84,21 +84,21 @@ fn several_questions_wait_for_their_answers() {
     when["department"] = "timeline".into();
     when["options"] = json!([{"values": {"list": "Monday"}}]);
     let results = [result(false), json!({"department": "timeline", "text": "t", "pending": when})];
-    let who = |turn: &Turn| {
+    let departments = |turn: &Turn| {
         let name = |question: &Question| question.summary.department.clone();
         (turn.pending.as_ref().map(name), turn.waits.as_ref().map(name), turn.open.iter().map(name).collect::<Vec<_>>())
     };
     let [notes, timeline] = ["notes", "timeline"].map(str::to_owned);
     let first = after(&turn(), &results, 0, "the office one");
-    assert_eq!(who(&first), (Some(notes.clone()), None, vec![timeline.clone()]));
+    assert_eq!(departments(&first), (Some(notes.clone()), None, vec![timeline.clone()]));
     let second = after(&first, &[json!({"department": "notes", "text": "t"})], 0, "Monday");
-    assert_eq!(who(&second), (Some(timeline.clone()), None, vec![]));
+    assert_eq!(departments(&second), (Some(timeline.clone()), None, vec![]));
     // An answer that fits both questions answers neither.
     let both = after(&turn(), &results, 0, "never mind");
-    assert_eq!(who(&both), (None, Some(timeline.clone()), vec![notes.clone()]));
+    assert_eq!(departments(&both), (None, Some(timeline.clone()), vec![notes.clone()]));
     // An unclear answer leaves both open; a department that has run since has no open question.
     let unclear = after(&both, &[json!({"department": "timeline", "text": "t"})], 0, "hm");
-    assert_eq!(who(&unclear), (None, Some(notes), vec![]));
+    assert_eq!(departments(&unclear), (None, Some(notes), vec![]));
 }
 
 #[test]

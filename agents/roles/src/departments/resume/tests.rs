@@ -36,8 +36,8 @@ fn an_answer_that_names_some_is_followed_by_the_next_question() {
     let open = answered(&pending(3), "household");
     assert_eq!((open.status, open.field.as_deref(), open.asked), (Status::Open, Some("item"), 0));
     assert_eq!(open.options.iter().map(|option| option.ids[0]).collect::<Vec<_>>(), [1, 2]);
-    let told = not_done(&notes(), &open, Timestamp(299_999), RESULT_BYTES_MAX);
-    assert_eq!(answered(&told.pending.expect("it is asked"), "oat milk").ids, [2]);
+    let result = not_done(&notes(), &open, Timestamp(299_999), RESULT_BYTES_MAX);
+    assert_eq!(answered(&result.pending.expect("it is asked"), "oat milk").ids, [2]);
 }
 
 #[test]

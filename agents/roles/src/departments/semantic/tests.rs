@@ -38,9 +38,9 @@ fn found(action: &str, slots: Value, rows: &[Row], angles: &[(&str, f64)]) -> Op
 
 /// Returns the question, and the result of answering it.
 fn asked(open: &Resolution, answer: &str) -> (String, Resolution) {
-    let told = not_done(&notes(), open, Timestamp(0), RESULT_BYTES_MAX);
-    let pending: OpenQuestion = told.pending.expect("it waits");
-    (told.question.expect("a question"), resume(&notes(), &pending, answer, Timestamp(1)))
+    let result = not_done(&notes(), open, Timestamp(0), RESULT_BYTES_MAX);
+    let pending: OpenQuestion = result.pending.expect("it waits");
+    (result.question.expect("a question"), resume(&notes(), &pending, answer, Timestamp(1)))
 }
 
 #[test]

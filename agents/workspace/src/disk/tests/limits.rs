@@ -178,7 +178,7 @@ fn when_nothing_more_can_be_watched_that_is_reported() {
         fs::create_dir(root.join(format!("d{at}"))).expect("made");
     }
     runtime.block_on(async {
-        let told = tokio::time::timeout(std::time::Duration::from_secs(20), async {
+        let reported = tokio::time::timeout(std::time::Duration::from_secs(20), async {
             while let Some(noticed) = watch.next().await {
                 if noticed == watch::ChangeNotice::TooManyWatches {
                     return true;
@@ -186,7 +186,7 @@ fn when_nothing_more_can_be_watched_that_is_reported() {
             }
             false
         });
-        assert!(told.await.expect("in time"), "it is told before the end");
+        assert!(reported.await.expect("in time"), "it is told before the end");
         assert_eq!(watch.next().await, None);
     });
 }

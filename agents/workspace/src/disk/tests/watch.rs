@@ -13,7 +13,7 @@ use crate::disk::watch::{ChangeNotice, PendingChanges, Watch, watch};
 
 /// Waits until `path` may have changed.
 async fn noticed(watch: &mut Watch, path: &str) {
-    let told = async {
+    let arrival = async {
         loop {
             match watch.next().await.expect("somebody watches") {
                 ChangeNotice::All => return,
@@ -23,14 +23,14 @@ async fn noticed(watch: &mut Watch, path: &str) {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), told).await.unwrap_or_else(|_| panic!("{path} was not noticed"));
+    tokio::time::timeout(Duration::from_secs(20), arrival).await.unwrap_or_else(|_| panic!("{path} was not noticed"));
 }
 
 /// Collects all notices until none arrives for two seconds.
 async fn all(watch: &mut Watch) -> (BTreeSet<String>, bool) {
     let (mut files, mut is_all) = (BTreeSet::new(), false);
-    while let Ok(told) = tokio::time::timeout(Duration::from_millis(2_000), watch.next()).await {
-        match told.expect("somebody watches") {
+    while let Ok(change) = tokio::time::timeout(Duration::from_millis(2_000), watch.next()).await {
+        match change.expect("somebody watches") {
             ChangeNotice::Files(some) => files.extend(some.iter().map(ToString::to_string)),
             ChangeNotice::All => is_all = true,
             ChangeNotice::TooManyWatches => panic!("there are few directories"),
@@ -93,15 +93,15 @@ async fn changes_of_files_are_noticed_wherever_they_are() {
 #[test]
 fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
     let file = |number: usize| name(&format!("f{number}"));
-    let (sender, mut told) = mpsc::channel(2);
+    let (sender, mut notices) = mpsc::channel(2);
     let mut news = PendingChanges::default();
-    assert!(news.send(&sender) && told.try_recv().is_err(), "there is nothing to tell");
+    assert!(news.send(&sender) && notices.try_recv().is_err(), "there is nothing to tell");
     for number in 0..40 {
         news.note(file(number));
         assert!(news.send(&sender));
     }
     let mut heard = Vec::new();
-    while let Ok(word) = told.try_recv() {
+    while let Ok(word) = notices.try_recv() {
         heard.push(word);
         assert!(news.send(&sender));
     }
@@ -110,11 +110,11 @@ fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
     // Too many to name one by one.
     (0..1_001).for_each(|number| news.note(file(number)));
     assert!(news.send(&sender));
-    assert_eq!(told.try_recv(), Ok(ChangeNotice::All));
+    assert_eq!(notices.try_recv(), Ok(ChangeNotice::All));
     news.note(file(0));
     assert!(news.send(&sender));
-    assert_eq!(told.try_recv(), Ok(those(0..1)), "and from then on they are told by name again");
-    drop(told);
+    assert_eq!(notices.try_recv(), Ok(those(0..1)), "and from then on they are told by name again");
+    drop(notices);
     news.note(file(0));
     assert!(!news.send(&sender), "nobody listens");
 }
@@ -126,7 +126,7 @@ async fn whoever_listens_late_learns_of_all_files() {
     let mut watch = watch(&disk).expect("watched");
     let mut missed: BTreeSet<_> = (0..300).map(|number| format!("f{number}")).collect();
     missed.iter().for_each(|file| write(root.path().join(file), "x"));
-    let told = async {
+    let arrival = async {
         while !missed.is_empty() {
             match watch.next().await.expect("somebody watches") {
                 ChangeNotice::All => missed.clear(),
@@ -135,7 +135,7 @@ async fn whoever_listens_late_learns_of_all_files() {
             }
         }
     };
-    assert!(tokio::time::timeout(Duration::from_secs(60), told).await.is_ok(), "not noticed: {missed:?}");
+    assert!(tokio::time::timeout(Duration::from_secs(60), arrival).await.is_ok(), "not noticed: {missed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

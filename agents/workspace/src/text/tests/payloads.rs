@@ -102,11 +102,11 @@ fn what_was_not_read_is_not_shown_and_only_said_to_move_lines() {
         read,
         is_partly_read: false,
     };
-    let told = |target: ChangedFile<'_>| {
+    let context = |target: ChangedFile<'_>| {
         let refusal = RejectedEdit { code: "stale_target", message: "", target, stale: &[] };
         build_context(&refusal, DetailLevel::Diff, BUDGET)
     };
-    let of_some = told(moved(&[(48, 51)], Some(1)));
+    let of_some = context(moved(&[(48, 51)], Some(1)));
     assert!(
         of_some.text.contains("+line 50 is new\n") && of_some.text.contains("+line 52 is new\n"),
         "{}",
@@ -121,11 +121,11 @@ fn what_was_not_read_is_not_shown_and_only_said_to_move_lines() {
     assert_eq!(of_some.target.known, [(48, 56)], "what is shown, in the new numbers");
     assert!(!of_some.target.view_again);
     // The lines read have only moved, not changed.
-    let elsewhere = told(moved(&[(30, 31)], Some(1)));
+    let elsewhere = context(moved(&[(30, 31)], Some(1)));
     assert!(!elsewhere.text.contains("is new") && !elsewhere.target.view_again, "{}", elsewhere.text);
     assert_eq!(elsewhere.target.known, [(31, 32)]);
     // Unread lines that the edit would change are shown, and no more.
-    let unseen = told(moved(&[(50, 50)], None));
+    let unseen = context(moved(&[(50, 50)], None));
     assert_eq!((unseen.target.known.as_slice(), unseen.target.view_again), (&[(47, 53)][..], false), "{}", unseen.text);
     assert!(unseen.text.contains("    51\tline 50 is new\n"), "{}", unseen.text);
 }
