@@ -198,9 +198,9 @@ impl Progress {
         let names: Vec<String> = self.working.values().map(|worker| short(worker.as_str(), 24)).collect();
         let away =
             if self.unavailable_models.is_empty() { String::new() } else { format!("{} · ", self.unavailable_models) };
-        let who = if names.is_empty() { "waiting".to_owned() } else { names.join(", ") };
+        let workers = if names.is_empty() { "waiting".to_owned() } else { names.join(", ") };
         format!(
-            "{away}{who} · {} committed, {} rejected, {} failed · {} tokens",
+            "{away}{workers} · {} committed, {} rejected, {} failed · {} tokens",
             self.totals.commits,
             self.totals.rejected,
             self.totals.failed,

@@ -393,7 +393,7 @@ fn retry(retried: &Retried) -> String {
     let of_worker: Vec<String> = of_worker.into_iter().flatten().collect();
     let may_use = [("board", limits), ("worker", of_worker)];
     let raised = may_use.iter().filter(|(_, limits)| !limits.is_empty());
-    let raised: String = raised.map(|(whose, limits)| format!("; the {whose} may use {}", limits.join(", "))).collect();
+    let raised: String = raised.map(|(owner, limits)| format!("; the {owner} may use {}", limits.join(", "))).collect();
     format!("retries {what}{raised}")
 }
 
@@ -473,14 +473,14 @@ mod tests {
 
     #[test]
     fn a_rule_that_was_skipped_did_not_fire_whatever_the_reason() {
-        let told = |rule: Option<&str>, message: &str| {
+        let describe = |rule: Option<&str>, message: &str| {
             let (rule, message) = (rule.map(Into::into), message.to_owned());
             body_text(&Body::Skipped(Skipped { rule, invocation: None, message, worker: None, trigger: None }))
         };
         for why in ["no such key: a", "what stands at /who is no name of a worker"] {
-            assert_eq!(told(Some("r"), why), format!("rule r did not fire: {why}"));
+            assert_eq!(describe(Some("r"), why), format!("rule r did not fire: {why}"));
         }
-        assert_eq!(told(None, "no such key: a"), "`done` could not be evaluated: no such key: a");
+        assert_eq!(describe(None, "no such key: a"), "`done` could not be evaluated: no such key: a");
     }
 
     #[test]

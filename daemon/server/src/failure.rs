@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn an_error_is_one_line_and_its_help_another_whatever_is_in_them() {
         let failure = Failure::invalid_input("no_board", "no board a\nb\u{1b}[31m").help("see\n`patchboard boards`");
-        let Failure::Error(told) = failure else { panic!("it has something to tell") };
-        assert_eq!(told.text(), "error[no_board]: no board a b<U+001B>[31m\nhelp: see `patchboard boards`\n");
+        let Failure::Error(error) = failure else { panic!("it has something to tell") };
+        assert_eq!(error.text(), "error[no_board]: no board a b<U+001B>[31m\nhelp: see `patchboard boards`\n");
     }
 }

@@ -134,7 +134,7 @@ async fn over_http(daemon: &Client, asked: &QuestionArguments, said: &PersonAnsw
             Ok(Exit::Done)
         }
         // A denial was requested, so the kernel's rejection is success.
-        Err(Failure::Error(told)) if *said == PersonAnswer::Denies && told.code == "denied" => {
+        Err(Failure::Error(error)) if *said == PersonAnswer::Denies && error.code == "denied" => {
             output.json_or_line(&json!({"outcome": "rejected"}), || "rejected".to_owned())?;
             Ok(Exit::Done)
         }

@@ -103,10 +103,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         vec![Finding::ok(Check::Version, format!("patchboard {}, journal format {FORMAT}", env!("CARGO_PKG_VERSION")))];
     findings.push(match &configured {
         Ok(_) => Finding::ok(Check::Configuration, "it can be read"),
-        Err(Failure::Error(told)) => Finding::error(
+        Err(Failure::Error(error)) => Finding::error(
             Check::Configuration,
-            told.message.clone(),
-            told.help.clone().unwrap_or_else(|| "fix the file or the flag that it names".to_owned()),
+            error.message.clone(),
+            error.help.clone().unwrap_or_else(|| "fix the file or the flag that it names".to_owned()),
         ),
         Err(Failure::StdoutClosed) => return Err(Failure::StdoutClosed),
     });
@@ -214,7 +214,7 @@ fn serving(settings: &Settings, data_dir: &Path) -> Vec<Finding> {
         true => TokenStore::open(data_dir)
             .and_then(|tokens| wait(tokens.list()))
             .map(|all| all.iter().filter(|token| token.is_valid(SystemClock.now())).count())
-            .map_err(|failure| if let Failure::Error(told) = failure { told.message } else { String::new() }),
+            .map_err(|failure| if let Failure::Error(error) = failure { error.message } else { String::new() }),
     };
     let address = settings.listen;
     vec![

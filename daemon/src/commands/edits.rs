@@ -341,10 +341,10 @@ fn print(rows: &[Row], whole: &BoardTotals, output: Output) -> Result<(), Failur
         output.line(&format!("lines: {taken} taken away, {taken_of_others} of them another author's"))?;
         if let Some((single, overlap)) = row.single_file().zip(row.overlap()) {
             let count = row.tasks.len();
-            let told = format!("{single:.1} % of a single file, {overlap:.1} % share a file with another");
+            let rates = format!("{single:.1} % of a single file, {overlap:.1} % share a file with another");
             let shares: Vec<String> =
                 row.shares().iter().map(|(name, count)| format!("{count} of {}", one_line(name))).collect();
-            output.line(&format!("tasks of the first round: {count}, {told}; functions: {}", shares.join(", ")))?;
+            output.line(&format!("tasks of the first round: {count}, {rates}; functions: {}", shares.join(", ")))?;
         }
         if !row.drift.is_empty() {
             let of = |Drift { author, path, edits }: &Drift| one_line(&format!("{edits} of {path} by {author}"));

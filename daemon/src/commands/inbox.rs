@@ -76,11 +76,11 @@ fn list_local(data_dir: &Path) -> Result<(Vec<Value>, UnreadableBoards), Failure
         };
         let has_programs = board.blueprint().workers.values().any(|worker| !worker.program.is_empty());
         questions.extend(board.pending().iter().map(|(seq, question)| {
-            let mut told = json!(InboxQuestion::new(&summary.id, *seq, question));
+            let mut row = json!(InboxQuestion::new(&summary.id, *seq, question));
             if has_programs {
-                told["inline"] = true.into();
+                row["inline"] = true.into();
             }
-            told
+            row
         }));
     }
     Ok((questions, unread))
@@ -118,9 +118,9 @@ mod tests {
     #[test]
     fn the_command_lets_programs_of_the_board_run() {
         let mut question = json!({"board": "b", "seq": 3, "worker": "w", "approver": "boss", "patch": []});
-        let told = |question: &serde_json::Value| super::question_with_command(question, " --data-dir d");
-        assert!(told(&question).contains("approve b 3 --data-dir d, or: patchboard deny b 3"));
+        let line = |question: &serde_json::Value| super::question_with_command(question, " --data-dir d");
+        assert!(line(&question).contains("approve b 3 --data-dir d, or: patchboard deny b 3"));
         question["inline"] = true.into();
-        assert!(told(&question).contains("approve b 3 --data-dir d --allow-inline, or: patchboard deny b 3"));
+        assert!(line(&question).contains("approve b 3 --data-dir d --allow-inline, or: patchboard deny b 3"));
     }
 }

@@ -309,10 +309,10 @@ impl Endpoint {
 
     async fn forward(&self, message: &Value, text: String, queued: Option<QueuedCommand>) {
         let turn = if let Some(queued) = queued { queued.turn().await } else { None };
-        if let Err(Failure::Error(told)) = self.exchange(message, text, turn).await
+        if let Err(Failure::Error(failure)) = self.exchange(message, text, turn).await
             && let Some(id) = response_id(message)
         {
-            self.send(error(&id, -32603, told.code, &told.message)).await;
+            self.send(error(&id, -32603, failure.code, &failure.message)).await;
         }
     }
 
@@ -355,8 +355,8 @@ impl Endpoint {
             // Problem document: the daemon rejected the request before reading the message.
             let code = if status.is_server_error() { -32603 } else { -32600 };
             let detail = answer["detail"].as_str().unwrap_or("the daemon refuses it and does not say why");
-            let told = json!({"code": code, "message": detail, "data": answer});
-            self.send(json!({"jsonrpc": "2.0", "id": id, "error": told})).await;
+            let error = json!({"code": code, "message": detail, "data": answer});
+            self.send(json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
         }
         Ok(())
     }
@@ -366,9 +366,9 @@ impl Endpoint {
 /// get no response.
 fn response_id(message: &Value) -> Option<Value> {
     let is_answer = message.get("method").is_none() && ["result", "error"].iter().any(|it| message.get(it).is_some());
-    let is_told = message["method"].is_string() && message.get("id").is_none();
+    let is_notification = message["method"].is_string() && message.get("id").is_none();
     let id = || message.get("id").filter(|id| mcp::is_id(id)).cloned().unwrap_or_default();
-    (!is_answer && !is_told).then(id)
+    (!is_answer && !is_notification).then(id)
 }
 
 /// Returns an error response produced by this process.

@@ -133,12 +133,12 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, output: Output) 
     let boards = boards_and_archived(&*Reader::open(data_dir)?.journal, data_dir)?;
     let related = BoardSummary::related(&boards, &board);
     if output.is_json() {
-        let mut told = match &done {
+        let mut report = match &done {
             Some(done) => json!(RedactionReport::new(&board, done, &related)),
             None => json!({"board": board}),
         };
-        told["cassettes"] = cassettes.into();
-        output.json(&told)?;
+        report["cassettes"] = cassettes.into();
+        output.json(&report)?;
     } else if let Some(done) = &done {
         print_redaction(done, output)?;
         if !related.is_empty() {

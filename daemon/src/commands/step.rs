@@ -148,12 +148,12 @@ async fn ask(
         let message = format!("worker {worker} edits files, and a step must change nothing");
         return Err(Failure::invalid_input("uses_files", message).help(by_hand));
     }
-    let is_nobody_here = match &seat.agent {
+    let is_unreachable = match &seat.agent {
         AgentKind::Human | AgentKind::Remote => !agents.is_played(),
         // A nested board would have its own journal records; recordings hold only the calls inside it.
         kind => *kind == AgentKind::Board,
     };
-    if is_nobody_here {
+    if is_unreachable {
         let message = format!("worker {worker} has the agent {}, which cannot be asked from here", seat.agent);
         return Err(Failure::invalid_input("nobody_to_ask", message).help(by_hand));
     }

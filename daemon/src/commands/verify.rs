@@ -146,10 +146,10 @@ fn verify_heads(heads: &[SavedHead], data_dir: &Path, output: Output) -> Outcome
                 format!("{board}: sound, and record {seq} is as it was noted; head {} {}", last.seq, last.hash)
             })?,
             Err(Failure::StdoutClosed) => return Err(Failure::StdoutClosed),
-            Err(Failure::Error(told)) => {
+            Err(Failure::Error(error)) => {
                 bad += 1;
-                let text = || format!("{}: error[{}]: {}", head.board, told.code, one_line(&told.message));
-                output.json_or_line(&told.result(&head.board), text)?;
+                let text = || format!("{}: error[{}]: {}", head.board, error.code, one_line(&error.message));
+                output.json_or_line(&error.result(&head.board), text)?;
             }
         }
     }

@@ -49,8 +49,8 @@ pub(crate) fn run(command: &Command, output: Output) -> Outcome {
     let definition = match definition(&arguments.definition) {
         Ok(definition) => definition,
         Err(failure) => {
-            if let Failure::Error(told) = &failure {
-                output.json(&json!(InvalidWorkflow::unreadable(told.code, &told.message)))?;
+            if let Failure::Error(error) = &failure {
+                output.json(&json!(InvalidWorkflow::unreadable(error.code, &error.message)))?;
             }
             return Err(failure);
         }

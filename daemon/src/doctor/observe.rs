@@ -176,11 +176,11 @@ fn find_damaged_boards(
     boards: &[BoardSummary],
     report_progress: &dyn Fn(usize, usize),
 ) -> Result<Vec<(BoardId, AuditError)>, JournalError> {
-    let (mut faults, mut told_at) = (Vec::new(), Instant::now());
+    let (mut faults, mut reported_at) = (Vec::new(), Instant::now());
     for (nth, board) in boards.iter().enumerate() {
-        if told_at.elapsed() > PROGRESS_INTERVAL {
+        if reported_at.elapsed() > PROGRESS_INTERVAL {
             report_progress(nth, boards.len());
-            told_at = Instant::now();
+            reported_at = Instant::now();
         }
         match audit::verify(journal, &board.id, None, &PLANS) {
             Ok(_) | Err(AuditError::Journal(JournalError::NotFound(_))) => {}

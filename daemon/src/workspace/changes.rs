@@ -13,7 +13,7 @@ pub(super) fn changes(page: &Value, own: &str) -> CommandResult {
     let edits = records.iter().rev().filter_map(|record| {
         let written: Value = serde_json::from_str(record["written"].as_str()?).ok()?;
         let by = written["name"].as_str().or(record["by"]["worker"].as_str())?;
-        let whose = if by == own { " (you)" } else { "" };
+        let mark = if by == own { " (you)" } else { "" };
         let changes = written["changes"].as_array()?;
         let named = changes.iter().take(PATHS_MAX).filter_map(|change| change["path"].as_str());
         let mut paths = named.collect::<Vec<_>>().join(", ");
@@ -21,7 +21,7 @@ pub(super) fn changes(page: &Value, own: &str) -> CommandResult {
             paths.push_str(&format!(" and {} more", changes.len() - PATHS_MAX));
         }
         let intent = written["intent"].as_str().map_or(String::new(), |intent| format!(": {intent}"));
-        Some(format!("{by}{whose} changed {paths}{intent}"))
+        Some(format!("{by}{mark} changed {paths}{intent}"))
     });
     let lines: Vec<String> = edits.take(CHANGES_MAX).collect();
     let text = if lines.is_empty() { "Nobody has changed anything lately.".to_owned() } else { lines.join("\n") };

@@ -28,8 +28,8 @@ fn without_a_number_the_questions_are_shown_and_nothing_is_answered() {
     for command in ["approve", "deny"] {
         let shown = sandbox.run(&[command, "last"]).expect_exit(2);
         assert!(shown.stderr.contains("writer asks boss to agree") && shown.stderr.contains(&seq), "{}", shown.stderr);
-        let told = sandbox.run(&["--output", "json", command, "last"]).expect_exit(2).error();
-        assert_eq!((&told["code"], &told["questions"][0]["seq"].to_string()), (&json!("which_question"), &seq));
+        let error = sandbox.run(&["--output", "json", command, "last"]).expect_exit(2).error();
+        assert_eq!((&error["code"], &error["questions"][0]["seq"].to_string()), (&json!("which_question"), &seq));
     }
     let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
     assert!(!log.contains("boss agrees") && !log.contains("does not agree"), "nobody has answered: {log}");
@@ -81,12 +81,12 @@ fn who_is_asked_sees_what_would_not_be_seen() {
     let (inbox, approve) = (sandbox.run(&["inbox"]).expect_exit(0), sandbox.run(&["approve", "last"]).expect_exit(2));
     let is_hidden = |c: char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}');
     for ran in [&run, &missing, &inbox, &approve] {
-        let told = format!("{}{}", ran.stdout, ran.stderr);
-        assert!(!told.contains(is_hidden), "{told:?}");
+        let printed = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(!printed.contains(is_hidden), "{printed:?}");
     }
     let intent = "be<U+200B>cause<U+202E>of<U+E0041><U+2066>it<U+00AD><U+FEFF>";
-    for told in [&run.stdout, &inbox.stdout, &approve.stderr] {
-        assert!(told.contains(intent) && told.contains("fi\\u200drst"), "{told}");
+    for text in [&run.stdout, &inbox.stdout, &approve.stderr] {
+        assert!(text.contains(intent) && text.contains("fi\\u200drst"), "{text}");
     }
     assert!(missing.stdout.contains("no<U+2069>ne.yaml"), "{}{}", missing.stdout, missing.stderr);
     let asked = sandbox.run(&["inbox", "--output", "json"]).expect_exit(0);
@@ -156,15 +156,15 @@ fn a_worker_asks_and_goes_on_with_the_answer() {
 
     // An invalid answer changes nothing.
     let refuses = |arguments: &[&str], code: &str| {
-        let told = sandbox.run(&[&["--output", "json"], arguments].concat()).expect_exit(2).error();
-        assert_eq!(told["code"], code, "{told}");
+        let error = sandbox.run(&[&["--output", "json"], arguments].concat()).expect_exit(2).error();
+        assert_eq!(error["code"], code, "{error}");
     };
     refuses(&["answer", "last"], "which_question");
     refuses(&["answer", "last", &seq], "answer_missing");
     refuses(&["answer", "last", &seq, "--text", "third"], "answer_not_offered");
     refuses(&["approve", "last", &seq], "answer_not_offered");
-    let told = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "first", "--no-run"]);
-    assert_eq!(told.expect_exit(0).json()["outcome"], "answered");
+    let answered = sandbox.run(&["--output", "json", "answer", "last", &seq, "--text", "first", "--no-run"]);
+    assert_eq!(answered.expect_exit(0).json()["outcome"], "answered");
     let done = sandbox.run(&["--output", "json", "resume", "last"]).expect_exit(0).json();
     assert_eq!((&done["end"], &done["state"]["notes"][0]["text"]), (&json!("done"), &json!("first")));
     let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;

@@ -85,13 +85,13 @@ fn what_is_no_blueprint_is_refused_with_the_findings_after_so_many_repairs() {
     assert_eq!(model.bodies().len(), 2);
     assert!(!sandbox.path().join("x.yaml").exists());
 
-    let told = run(&sandbox, &model, &["architect", "x", "--repairs", "0"]).expect_exit(2).stderr;
-    assert!(told.contains("error[undeclared_worker]") && told.contains("error[no_blueprint]"), "{told}");
+    let stderr = run(&sandbox, &model, &["architect", "x", "--repairs", "0"]).expect_exit(2).stderr;
+    assert!(stderr.contains("error[undeclared_worker]") && stderr.contains("error[no_blueprint]"), "{stderr}");
     let none = run(&sandbox, &model, &["run", "--architect", "x", "--repairs", "0", "--output", "json"]).expect_exit(2);
     assert_eq!(none.error()["code"], "no_blueprint");
     assert_eq!(sandbox.run(&["boards", "--output", "json"]).expect_exit(0).stdout, "");
-    let nobody = sandbox.run(&["architect", "x", "--output", "json"]).expect_exit(2).error();
-    assert_eq!(nobody["code"], "not_configured");
+    let error = sandbox.run(&["architect", "x", "--output", "json"]).expect_exit(2).error();
+    assert_eq!(error["code"], "not_configured");
 }
 
 #[test]
@@ -107,8 +107,8 @@ fn a_repair_that_fails_hides_neither_draft_nor_findings() {
             assert_eq!((&error["code"], &error["draft"]), (&json!("architect_failed"), &json!(broken())));
             assert_eq!(error["findings"][0]["code"], "undeclared_worker");
         } else {
-            let told = ran.stderr;
-            assert!(told.contains("the last draft:\n{") && told.contains("error[undeclared_worker]"), "{told}");
+            let stderr = ran.stderr;
+            assert!(stderr.contains("the last draft:\n{") && stderr.contains("error[undeclared_worker]"), "{stderr}");
         }
     }
 }
@@ -157,9 +157,10 @@ fn a_request_that_does_not_fit_is_the_models_to_mend() {
     let arguments = ["run", "--architect", "Answer.", "--request", r#"{"question": "Why?"}"#, "--output", "json"];
     let result = run(&sandbox, &model, &arguments).expect_exit(0).json();
     assert_eq!(result["state"]["request"], json!({"question": "Why?"}));
-    let told = |number: usize| model.bodies()[number]["messages"][1]["content"].as_str().unwrap_or_default().to_owned();
-    assert!(told(0).contains(r#"{"question":"Why?"}"#), "{}", told(0));
-    assert!(told(1).contains("[bad_input]"), "{}", told(1));
+    let prompt =
+        |number: usize| model.bodies()[number]["messages"][1]["content"].as_str().unwrap_or_default().to_owned();
+    assert!(prompt(0).contains(r#"{"question":"Why?"}"#), "{}", prompt(0));
+    assert!(prompt(1).contains("[bad_input]"), "{}", prompt(1));
 
     sandbox.write("owl.txt", "Owls sleep by day.");
     for request in ["3", r#"{"documents": []}"#] {
@@ -206,16 +207,16 @@ fn what_the_model_wrote_as_request_is_kept_and_the_command_that_goes_on_is_repor
     let model = saying(vec![answer.to_string(), answer.to_string(), PATCH.to_owned()]);
     let arguments = ["run", "--architect", "x", "--approve", "--documents", "an owl.txt"];
     // Without `-o`, the printed command contains everything, quoted for a shell.
-    let told = run(&sandbox, &model, &arguments).expect_exit(5).stderr;
+    let stderr = run(&sandbox, &model, &arguments).expect_exit(5).stderr;
     let quoted = json!({"question": question}).to_string().replace('\'', r"'\''");
     assert!(
-        told.contains(&format!("patchboard run BLUEPRINT --request '{quoted}' --documents 'an owl.txt'")),
-        "{told}"
+        stderr.contains(&format!("patchboard run BLUEPRINT --request '{quoted}' --documents 'an owl.txt'")),
+        "{stderr}"
     );
 
-    let told = run(&sandbox, &model, &[&arguments[..], &["-o", "owls.yaml"]].concat()).expect_exit(5).stderr;
+    let stderr = run(&sandbox, &model, &[&arguments[..], &["-o", "owls.yaml"]].concat()).expect_exit(5).stderr;
     let again = "patchboard run owls.yaml --request @owls.request.json --documents 'an owl.txt' --model-url";
-    assert!(told.contains(again), "{told}");
+    assert!(stderr.contains(again), "{stderr}");
     let kept = std::fs::read_to_string(sandbox.path().join("owls.request.json")).expect("it was written");
     assert_eq!(serde_json::from_str::<Value>(&kept).expect("JSON"), json!({"question": question}));
     let arguments =
@@ -264,8 +265,8 @@ fn a_file_is_run_with_documents_and_they_replace_nothing() {
     let mut small = blueprint();
     small["limits"] = json!({"state_bytes": 60});
     sandbox.write("owls.yaml", small.to_string());
-    let told = go(&["--request", r#"{"question": "Why?"}"#]).expect_exit(2).error();
-    assert!(told["message"].as_str().is_some_and(|message| message.contains("60 bytes")), "{told}");
+    let error = go(&["--request", r#"{"question": "Why?"}"#]).expect_exit(2).error();
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("60 bytes")), "{error}");
 
     small["limits"] = json!({});
     small["request"] = json!({"type": "object", "properties": {"documents": {"type": "array"}}});
@@ -342,8 +343,8 @@ fn money_of_the_calls_that_wrote_a_blueprint_is_the_boards_first_expense() {
     sandbox.run(&["run", "--architect", "Do owls sleep?"]).expect_exit(0);
     let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
     // Each of three calls has 1,000 prompt tokens, at 2.00 per million, and 100 reply tokens.
-    let told = (&cost["models"]["architect"], &cost["models"]["default"], &cost["money"]["spent"]);
+    let costs = (&cost["models"]["architect"], &cost["models"]["default"], &cost["money"]["spent"]);
     let architect = json!({"calls": 2, "tokens": 2200, "money": 0.008});
-    assert_eq!(told, (&architect, &json!({"calls": 1, "tokens": 1100, "money": 0.003}), &json!(0.011)));
+    assert_eq!(costs, (&architect, &json!({"calls": 1, "tokens": 1100, "money": 0.003}), &json!(0.011)));
     sandbox.run(&["replay", "last"]).expect_exit(0);
 }

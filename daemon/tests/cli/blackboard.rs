@@ -27,8 +27,8 @@ fn scripted(text: &str, says: &[Says<'_>]) -> Value {
         if worker["agent"] != "llm" {
             continue;
         }
-        let own = says.iter().find(|(who, _)| who == name).map(|(_, words)| words.to_vec());
-        let pass = PASSES.iter().find(|(who, _)| who == name).map(|(_, words)| vec![*words]);
+        let own = says.iter().find(|(agent, _)| agent == name).map(|(_, words)| words.to_vec());
+        let pass = PASSES.iter().find(|(agent, _)| agent == name).map(|(_, words)| vec![*words]);
         let words = own.or(pass).unwrap_or_else(|| match name.as_str() {
             "generator" => vec!["Answer: {\"Counter\": \"Counts what there is.\", \"Doubter\": \"Doubts it.\"}"],
             _ => vec!["waiting for more information"],

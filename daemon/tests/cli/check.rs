@@ -320,7 +320,11 @@ fn schemas_are_printed_and_standard_input_stands_for_a_file() {
     assert!(ran.stdout.contains("undeclared_worker") && ran.stdout.contains("--> -:"), "{}", ran.stdout);
     for command in ["run", "check"] {
         let twice = sandbox.run_with(&[command, "-", "--request", "@-", "--output", "json"], NOTES).expect_exit(2);
-        assert!(twice.error()["message"].as_str().is_some_and(|told| told.contains("named twice")), "{}", twice.stderr);
+        assert!(
+            twice.error()["message"].as_str().is_some_and(|message| message.contains("named twice")),
+            "{}",
+            twice.stderr
+        );
     }
     for request in ["@-", "-"] {
         let ran = sandbox

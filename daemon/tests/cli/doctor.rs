@@ -152,7 +152,7 @@ fn models_are_asked_with_their_keys_which_are_never_shown() {
         let data: Vec<Value> = names.iter().map(|name| serde_json::json!({ "id": name })).collect();
         ScriptedResponse::Say(200, "", serde_json::json!({ "data": data }).to_string())
     };
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let unused = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     for (act, key, severity, code, words) in [
         (Some(list(&["m"])), KEY, "ok", 0, "has m"),
         (Some(list(&["n"])), KEY, "warning", 0, "does not list m"),
@@ -169,7 +169,7 @@ fn models_are_asked_with_their_keys_which_are_never_shown() {
         (None, KEY, "error", 1, "start the server"),
     ] {
         let endpoint = act.map(|act| Endpoint::new(vec![act]));
-        let url = endpoint.as_ref().map_or(format!("http://{nobody}/v1"), |endpoint| endpoint.url.clone());
+        let url = endpoint.as_ref().map_or(format!("http://{unused}/v1"), |endpoint| endpoint.url.clone());
         sandbox.write(
             "patchboard.toml",
             format!("[models.default]\nurl = \"{url}\"\nmodel = \"m\"\napi_key_env = \"HUSH_KEY\"\n"),
@@ -196,8 +196,8 @@ fn the_server_of_embeddings_is_asked_if_there_is_one() {
         Endpoint::new(vec![ScriptedResponse::Say(200, "", serde_json::json!({"data": [{"id": "e"}]}).to_string())]);
     sandbox.write("patchboard.toml", format!("[embeddings]\nurl = \"{}\"\nmodel = \"e\"\n", endpoint.url));
     assert!(finding(&doctor(&sandbox, &[]).expect_exit(0), "embeddings", "ok").contains("has e"));
-    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    sandbox.write("patchboard.toml", format!("[embeddings]\nurl = \"http://{nobody}/v1\"\nmodel = \"e\"\n"));
+    let unused = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    sandbox.write("patchboard.toml", format!("[embeddings]\nurl = \"http://{unused}/v1\"\nmodel = \"e\"\n"));
     assert!(finding(&doctor(&sandbox, &[]).expect_exit(1), "embeddings", "error").contains("start the server"));
 }
 
@@ -301,8 +301,8 @@ fn a_board_that_was_interrupted_is_reported() {
     assert!(finding(&running, "boards", "ok").contains("1 running"));
     child.kill().expect("it can be killed");
     child.wait().expect("it ends");
-    let told = finding(&doctor(&sandbox, &[]).expect_exit(0), "boards", "warning");
-    assert!(told.contains("1 interrupted") && told.contains("patchboard resume"), "{told}");
+    let warning = finding(&doctor(&sandbox, &[]).expect_exit(0), "boards", "warning");
+    assert!(warning.contains("1 interrupted") && warning.contains("patchboard resume"), "{warning}");
 }
 
 /// Returns a streamed completion.

@@ -78,8 +78,8 @@ fn what_is_shown_to_people_does_what_it_says() {
     let ran = patchboard(directory.path(), &words(main));
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     for (name, command) in [("heads.txt", "heads"), ("heads.jsonl", "heads --output json")] {
-        let told = patchboard(directory.path(), &words(command)).stdout;
-        std::fs::write(directory.path().join(name), told).expect("a file can be written");
+        let stdout = patchboard(directory.path(), &words(command)).stdout;
+        std::fs::write(directory.path().join(name), stdout).expect("a file can be written");
     }
     let mut lines: BTreeSet<Line> = of_pages(&[]).into_iter().collect();
     for command in READING {
@@ -89,10 +89,10 @@ fn what_is_shown_to_people_does_what_it_says() {
     let (mut count, mut failed) = (0, Vec::new());
     for line in lines.iter().filter(|line| is_run(line)) {
         let ran = patchboard(directory.path(), &line.words);
-        let (told, why) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        let (stdout, why) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
         count += 1;
         if !ran.status.success() {
-            failed.push(format!("{}: {:?}: {told}{why}", line.place, line.words));
+            failed.push(format!("{}: {:?}: {stdout}{why}", line.place, line.words));
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));

@@ -78,9 +78,9 @@ fn who_handed_it_over_is_refused_from_then_on() {
     let refused = of_kind(&records, "rejected");
     assert!(!refused.is_empty());
     for record in refused {
-        let told = record.to_string();
-        assert!(told.contains("condition_not_met") && told.contains("self.owner == worker"), "{told}");
-        assert!(told.contains("\"ada\""), "{told}");
+        let text = record.to_string();
+        assert!(text.contains("condition_not_met") && text.contains("self.owner == worker"), "{text}");
+        assert!(text.contains("\"ada\""), "{text}");
     }
     sandbox.run(&["replay", "last"]).expect_exit(0);
 }
@@ -288,8 +288,8 @@ fn a_run_that_is_killed_anywhere_comes_to_the_same_end() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the binary can be run");
-        let mut told = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
-        let heard = told.by_ref().take(lines).filter(Result::is_ok).count();
+        let mut stderr = BufReader::new(child.stderr.take().expect("stderr is piped")).lines();
+        let heard = stderr.by_ref().take(lines).filter(Result::is_ok).count();
         child.kill().expect("it can be killed");
         let killed = child.wait().expect("it ends").code().is_none();
         kills += u32::from(killed && heard == lines);
@@ -358,16 +358,16 @@ fn a_board_makes_exactly_the_moves_of_the_table() {
     for from in HandoffState::ALL {
         for to in HandoffState::ALL {
             let is_legal = check_transition(*from, *to).is_ok();
-            let told = moved(&sandbox, "anyone", *from, *to);
+            let answer = moved(&sandbox, "anyone", *from, *to);
             let expected = match (is_legal, from == to) {
                 (true, _) => "committed",
                 (false, true) => "no_op",
                 (false, false) => "rejected",
             };
-            assert_eq!(told["outcome"], expected, "{from} to {to}: {told}");
+            assert_eq!(answer["outcome"], expected, "{from} to {to}: {answer}");
             if expected == "rejected" {
-                assert_eq!(told["code"], "invariant_violated", "{from} to {to}: {told}");
-                assert_eq!(told["violations"][0]["rule"], "handoff-moves", "{from} to {to}: {told}");
+                assert_eq!(answer["code"], "invariant_violated", "{from} to {to}: {answer}");
+                assert_eq!(answer["violations"][0]["rule"], "handoff-moves", "{from} to {to}: {answer}");
             }
             // Workers with seats can make their own moves; other moves are rejected with a reason.
             for (worker, own) in [
@@ -375,10 +375,10 @@ fn a_board_makes_exactly_the_moves_of_the_table() {
                 ("handoffs", &[HandoffState::Rejected, HandoffState::Expired, HandoffState::Completed]),
                 ("ada", &[]),
             ] {
-                let told = moved(&sandbox, worker, *from, *to);
+                let answer = moved(&sandbox, worker, *from, *to);
                 let expected = if is_legal && own.contains(to) { "committed" } else { "rejected" };
-                assert_eq!(told["outcome"], expected, "{worker}, {from} to {to}: {told}");
-                assert!(expected == "committed" || told["code"].is_string(), "{told}");
+                assert_eq!(answer["outcome"], expected, "{worker}, {from} to {to}: {answer}");
+                assert!(expected == "committed" || answer["code"].is_string(), "{answer}");
                 committed += u32::from(expected == "committed");
             }
         }
@@ -403,10 +403,10 @@ fn nobody_hands_over_what_is_anothers_or_what_another_cannot_do() {
     let mut asked = handoff_in(HandoffState::Pending);
     asked.as_object_mut().expect("an object").remove("to");
     let ask = |handoff: &Value| json!([{"op": "add", "path": "/handoffs/h", "value": handoff}]);
-    let told = judged(&board("ada", json!({})), "ada", &ask(&asked));
-    assert_eq!(told["outcome"], "committed", "{told}");
-    let told = judged(&board("cyd", json!({})), "ada", &ask(&asked));
-    assert_eq!(told["violations"][0]["rule"], "handoff-of-own-work", "{told}");
+    let answer = judged(&board("ada", json!({})), "ada", &ask(&asked));
+    assert_eq!(answer["outcome"], "committed", "{answer}");
+    let answer = judged(&board("cyd", json!({})), "ada", &ask(&asked));
+    assert_eq!(answer["violations"][0]["rule"], "handoff-of-own-work", "{answer}");
     // A wrong requester, a mismatched id, and fields that only an answer may set.
     for (member, value, code) in [
         ("from_agent", json!("bob"), "value_not_granted"),
@@ -417,20 +417,20 @@ fn nobody_hands_over_what_is_anothers_or_what_another_cannot_do() {
     ] {
         let mut other = asked.clone();
         other[member] = value;
-        let told = judged(&board("ada", json!({})), "ada", &ask(&other));
-        assert_eq!(told["code"], code, "{member}: {told}");
+        let answer = judged(&board("ada", json!({})), "ada", &ask(&other));
+        assert_eq!(answer["code"], code, "{member}: {answer}");
     }
     let accept = json!([{"op": "replace", "path": "/handoffs/h/state", "value": "ACCEPTED"}]);
     let mut needs = handoff_in(HandoffState::Pending);
     needs["capabilities_required"] = json!(["contracts"]);
-    let told = judged(&board("ada", json!({"h": needs})), "bob", &accept);
-    assert_eq!(told["violations"][0]["rule"], "handoff-to-the-able", "{told}");
-    let told = judged(&board("ada", json!({"h": handoff_in(HandoffState::Pending)})), "cyd", &accept);
-    assert_eq!(told["code"], "condition_not_met", "only who was asked answers: {told}");
+    let answer = judged(&board("ada", json!({"h": needs})), "bob", &accept);
+    assert_eq!(answer["violations"][0]["rule"], "handoff-to-the-able", "{answer}");
+    let answer = judged(&board("ada", json!({"h": handoff_in(HandoffState::Pending)})), "cyd", &accept);
+    assert_eq!(answer["code"], "condition_not_met", "only who was asked answers: {answer}");
     // The task was given to another worker meanwhile.
-    let told = judged(&board("cyd", json!({"h": handoff_in(HandoffState::Pending)})), "bob", &accept);
-    assert_eq!(told["violations"][0]["rule"], "handoff-of-own-work", "{told}");
+    let answer = judged(&board("cyd", json!({"h": handoff_in(HandoffState::Pending)})), "bob", &accept);
+    assert_eq!(answer["violations"][0]["rule"], "handoff-of-own-work", "{answer}");
     let complete = json!([{"op": "replace", "path": "/handoffs/h/state", "value": "COMPLETED"}]);
-    let told = judged(&board("ada", json!({"h": handoff_in(HandoffState::Accepted)})), "handoffs", &complete);
-    assert_eq!(told["violations"][0]["rule"], "handoff-transferred", "{told}");
+    let answer = judged(&board("ada", json!({"h": handoff_in(HandoffState::Accepted)})), "handoffs", &complete);
+    assert_eq!(answer["violations"][0]["rule"], "handoff-transferred", "{answer}");
 }

@@ -366,8 +366,8 @@ fn heads_are_printed_and_taken_back() {
     // Noted heads that differ: the board was cut, the noted number is wrong, and the board is gone.
     cut_board(&sandbox, &ids[1], 8);
     let ran = sandbox.run(&["verify", "--heads", "heads.txt", "--output", "json"]).expect_exit(1);
-    let told = ran.lines();
-    assert_eq!((&told[0]["ok"], &told[1]["ok"], &told[1]["code"]), (&json!(true), &json!(false), &json!("wrong_head")));
+    let rows = ran.lines();
+    assert_eq!((&rows[0]["ok"], &rows[1]["ok"], &rows[1]["code"]), (&json!(true), &json!(false), &json!("wrong_head")));
     assert_eq!(ran.error()["code"], "head_differs");
     sandbox.write("heads.txt", text.replace("  9  ", "  8  "));
     assert_eq!(
@@ -441,10 +441,10 @@ fn a_journal_that_ends_inside_a_step_is_refused_by_all_that_make_its_board() {
             let error = shown.error();
             assert_eq!((&error["code"], &error["seq"]), (&json!("bad_record"), &json!(records)), "{command}: {error}");
             let text = sandbox.run(&[&[command, "last"], more].concat()).expect_exit(1);
-            let told: Vec<&str> = text.stderr.lines().filter(|line| line.starts_with("error[bad_record]")).collect();
+            let errors: Vec<&str> = text.stderr.lines().filter(|line| line.starts_with("error[bad_record]")).collect();
             assert!(
-                matches!(told[..], [line] if line.contains("ends inside a step") && line.contains("backup")),
-                "{told:?}"
+                matches!(errors[..], [line] if line.contains("ends inside a step") && line.contains("backup")),
+                "{errors:?}"
             );
         }
         let ran = sandbox.run(&["inbox", "--output", "json"]).expect_exit(1);

@@ -96,8 +96,8 @@ fn a_board_inside_is_a_board_like_any_other() {
     // Both boards contain the passed values, and each board is redacted separately.
     let redacted = sandbox.run(&["--output", "json", "redact", "last", "/request/text"]).expect_exit(0).json();
     assert_eq!(redacted["related"], json!([id]));
-    let told = sandbox.run(&["redact", id, "/request/text"]).expect_exit(0);
-    assert!(told.stderr.contains(parent), "{}", told.stderr);
+    let redaction = sandbox.run(&["redact", id, "/request/text"]).expect_exit(0);
+    assert!(redaction.stderr.contains(parent), "{}", redaction.stderr);
 }
 
 #[test]

@@ -232,7 +232,7 @@ done: {when: size(state.links) >= 15}
 fn a_run_killed_again_and_again_loses_no_commit_that_it_reported_and_makes_none_twice() {
     let sandbox = Sandbox::new();
     sandbox.write("chain.yaml", CHAIN);
-    let mut told = 0;
+    let mut reported = 0;
     let mut kills = 0;
     for turn in 0..60_u64 {
         let arguments: &[&str] = match turn {
@@ -253,7 +253,7 @@ fn a_run_killed_again_and_again_loses_no_commit_that_it_reported_and_makes_none_
         while stderr.read_line(&mut line).expect("stderr is text") > 0 {
             let version = line.split("version ").nth(1).filter(|_| line.contains("committed"));
             let version = version.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok());
-            told = told.max(version.unwrap_or(0_u64));
+            reported = reported.max(version.unwrap_or(0_u64));
             lines += 1;
             if lines == 6 + turn % 5 {
                 child.kill().expect("it can be killed");
@@ -263,7 +263,7 @@ fn a_run_killed_again_and_again_loses_no_commit_that_it_reported_and_makes_none_
         let code = child.wait().expect("it ends").code();
         let state = sandbox.run(&["state", "last", "--output", "json"]).expect_exit(0).json();
         let version = state["version"].as_u64().expect("a version is a number");
-        assert!(version >= told, "version {told} was told, {version} is there");
+        assert!(version >= reported, "version {reported} was told, {version} is there");
         sandbox.run(&["verify", "last"]).expect_exit(0);
         if code.is_some() {
             assert_eq!(code, Some(0), "it ended by itself, and done");
@@ -344,7 +344,7 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
         let before = stored();
         let mut child = start(arguments);
         let stderr = BufReader::new(child.stderr.take().expect("stderr is piped"));
-        let is_told = stderr.lines().map_while(Result::ok).any(|line| line.contains(awaited));
+        let is_seen = stderr.lines().map_while(Result::ok).any(|line| line.contains(awaited));
         // Each turn is killed later in the snapshot.
         while stored() < before + turn * 900_000 && !has_snapshot() {
             assert!(child.try_wait().expect("it can be asked").is_none(), "it waits for the answer");
@@ -352,7 +352,7 @@ fn a_run_killed_while_it_stores_snapshots_goes_on_and_stores_one() {
         }
         child.kill().expect("it can be killed");
         child.wait().expect("it ends");
-        assert!(is_told, "{awaited:?} was never told in turn {turn}");
+        assert!(is_seen, "{awaited:?} was never told in turn {turn}");
         broken_off += u32::from(!has_snapshot());
         sandbox.run(&["verify", "last"]).expect_exit(0);
         assert_eq!(sandbox.run(&["state", "last", "--output", "json"]).expect_exit(0).json()["version"], 2);
@@ -399,11 +399,11 @@ fn a_run_whose_board_was_taken_over_does_not_advise_to_take_it_back() {
         assert!(taker.try_wait().expect("it can be asked").is_none(), "it works on the board");
     }
     held.let_go();
-    let mut told = String::new();
-    held.stderr.read_to_string(&mut told).expect("stderr is text");
-    assert!(told.contains("journal_fenced"), "{told}");
+    let mut stderr = String::new();
+    held.stderr.read_to_string(&mut stderr).expect("stderr is text");
+    assert!(stderr.contains("journal_fenced"), "{stderr}");
     for word in ["go on with", "ERROR"] {
-        assert!(!told.contains(word), "{word} is in {told}");
+        assert!(!stderr.contains(word), "{word} is in {stderr}");
     }
     assert_eq!(held.end().0, Some(1));
     taker.wait().expect("it ends");
@@ -469,10 +469,10 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
     let text = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
     assert!(text.contains(&format!("charged without an answer: {reserved}")), "{text}");
     sandbox.run(&["replay", "last"]).expect_exit(0);
-    let told: Value = serde_json::from_slice(&done.stdout).expect("JSON");
-    let shared = ["prompt", "cached", "completion", "unanswered"].map(|part| (&told["tokens"][part], &tokens[part]));
-    assert!(shared.iter().all(|(told, cost)| told == cost && !told.is_null()), "{told} {cost}");
-    assert_eq!((&told["tokens"]["total"], &told["calls"]), (&tokens["spent"], &tokens["calls"]), "{told} {cost}");
+    let result: Value = serde_json::from_slice(&done.stdout).expect("JSON");
+    let shared = ["prompt", "cached", "completion", "unanswered"].map(|part| (&result["tokens"][part], &tokens[part]));
+    assert!(shared.iter().all(|(result, cost)| result == cost && !result.is_null()), "{result} {cost}");
+    assert_eq!((&result["tokens"]["total"], &result["calls"]), (&tokens["spent"], &tokens["calls"]), "{result} {cost}");
 
     // A repetition changes nothing.
     let again = sandbox.run(&["resume", "last"]).expect_exit(0).stdout;

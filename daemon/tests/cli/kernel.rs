@@ -254,9 +254,9 @@ fn a_line_that_is_no_proposal_learns_what_is_wrong_with_it() {
         assert_eq!(violations.len(), 1, "{line}: {answer}");
         assert_eq!((&answer["code"], &violations[0]["code"]), (&json!(code), &json!(code)), "{line}");
         assert_eq!(violations[0]["pointer"], pointer, "{line}");
-        let told = violations[0]["message"].as_str().expect("a message is text");
-        assert!(told.contains(message) && told.contains("a line is one JSON object"), "{line}: {told}");
-        assert!(!told.contains("a reply"), "{line}: {told}");
+        let text = violations[0]["message"].as_str().expect("a message is text");
+        assert!(text.contains(message) && text.contains("a line is one JSON object"), "{line}: {text}");
+        assert!(!text.contains("a reply"), "{line}: {text}");
     }
 }
 
@@ -300,7 +300,7 @@ fn a_version_that_is_not_there_yet_is_no_base() {
     let refused = |answer: &Value, message: &str| {
         assert_eq!((&answer["outcome"], &answer["code"]), (&json!("rejected"), &json!("not_a_patch")));
         assert_eq!(answer["violations"][0]["pointer"], "/base");
-        assert!(answer["violations"][0]["message"].as_str().is_some_and(|told| told.starts_with(message)), "{answer}");
+        assert!(answer["violations"][0]["message"].as_str().is_some_and(|text| text.starts_with(message)), "{answer}");
     };
     refused(&answers[0], "base is 1, but the board is at version 0");
     assert_eq!(answers[1]["outcome"], "committed");

@@ -58,8 +58,8 @@ fn a_fallback_serves_while_a_model_is_away_and_what_it_refuses() {
         assert!(of_kind(&records, "paused").is_empty() && of_kind(&records, "failed").is_empty(), "{status}");
         let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
         assert_eq!((&cost["models"]["other"]["calls"], &cost["models"]["other"]["tokens"]), (&json!(1), &json!(1050)));
-        let told = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
-        assert!(told.contains("on model other"), "{told}");
+        let stdout = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
+        assert!(stdout.contains("on model other"), "{stdout}");
         sandbox.run(&["replay", "last"]).expect_exit(0);
     }
 }
@@ -133,14 +133,14 @@ fn money_is_reported_and_bounds_a_board_whose_models_have_prices() {
     // 1,000 tokens at 2.50 and 50 at 10.00 per million.
     assert_eq!((&cost["money"]["spent"], &cost["money"]["currency"]), (&json!(0.003), &json!("EUR")), "{cost}");
     assert_eq!(cost["models"]["default"]["money"], 0.003);
-    let told = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
-    assert!(told.contains("money: 0.003 EUR"), "{told}");
+    let stdout = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
+    assert!(stdout.contains("money: 0.003 EUR"), "{stdout}");
 
     let of_worker = notes_by("llm", "    limits: {money: 0.5}\n").replacen("blueprint: 1", "blueprint: 2", 1);
     sandbox.write("llm.yaml", of_worker);
     run(&sandbox).expect_exit(0);
-    let told = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
-    assert!(told.contains("money of writer: 0.003 of 0.50 EUR"), "{told}");
+    let stdout = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
+    assert!(stdout.contains("money of writer: 0.003 of 0.50 EUR"), "{stdout}");
     let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
     assert_eq!(
         (&cost["workers"]["writer"]["money"], &cost["workers"]["writer"]["money_limit"]),
@@ -317,8 +317,11 @@ fn a_fallback_goes_on_with_a_conversation_that_the_first_model_began() {
     let ran = sandbox.run(&["--output", "json", "run", "edit.yaml"]).expect_exit(0);
     assert_eq!(ran.json()["end"], "done");
     assert_eq!((first.bodies().len(), second.bodies().len()), (2, 2), "nothing is asked twice");
-    let told: Vec<Value> = second.bodies()[0]["messages"].as_array().expect("messages").clone();
-    assert!(told.iter().any(|message| message["role"] == "tool" && message.to_string().contains("one")), "{told:?}");
+    let messages: Vec<Value> = second.bodies()[0]["messages"].as_array().expect("messages").clone();
+    assert!(
+        messages.iter().any(|message| message["role"] == "tool" && message.to_string().contains("one")),
+        "{messages:?}"
+    );
     assert!(of_kind(&log(&sandbox), "failed").is_empty());
     sandbox.run(&["replay", "last"]).expect_exit(0);
 }

@@ -44,7 +44,7 @@ fn sandbox() -> Sandbox {
 #[test]
 fn a_blueprint_runs_in_every_mode_and_the_mode_is_reported_and_kept() {
     let Endpoint { url, .. } = &endpoint();
-    for (arguments, mode, told) in [
+    for (arguments, mode, shown) in [
         (&[][..], json!({"system": "patchboard"}), None),
         (&["--ablate", "patch"], json!({"system": "patchboard", "ablate": ["patch"]}), Some("without patch")),
         (&["--ablate", "schema"], json!({"system": "patchboard", "ablate": ["schema"]}), Some("without schema")),
@@ -77,8 +77,8 @@ fn a_blueprint_runs_in_every_mode_and_the_mode_is_reported_and_kept() {
         let boards = sandbox.run(&["boards", "--output", "json"]).expect_exit(0).json();
         assert_eq!(boards["mode"], mode);
         let log = sandbox.run(&["log", "last"]).expect_exit(0).stdout;
-        assert_eq!(log.contains(", as "), told.is_some(), "{log}");
-        assert!(told.is_none_or(|told| log.contains(told)), "{log}");
+        assert_eq!(log.contains(", as "), shown.is_some(), "{log}");
+        assert!(shown.is_none_or(|shown| log.contains(shown)), "{log}");
         for check in ["replay", "verify"] {
             sandbox.run(&[check, "last"]).expect_exit(0);
         }

@@ -360,7 +360,7 @@ fn a_person_who_does_not_answer_is_a_no() {
 
 #[test]
 fn it_comes_to_the_same_however_often_it_is_interrupted() {
-    let told = |negotiation: &Value| {
+    let summary = |negotiation: &Value| {
         let contents: Vec<&Value> =
             negotiation["versions"].as_array().expect("versions").iter().map(|version| &version["content"]).collect();
         (kinds(negotiation).join(" "), json!(contents), decision(negotiation).clone())
@@ -396,7 +396,7 @@ fn it_comes_to_the_same_however_often_it_is_interrupted() {
         let resumed = sandbox.run(&["--output", "json", "state", "last"]);
         let state = resumed.expect_exit(0).json();
         let found = state.get("negotiation").unwrap_or_else(|| &state["state"]["negotiation"]);
-        assert_eq!(told(found), told(negotiation(&whole)), "interrupted after {} lines", 3 * step);
+        assert_eq!(summary(found), summary(negotiation(&whole)), "interrupted after {} lines", 3 * step);
         sandbox.run(&["verify", "last"]).expect_exit(0);
         sandbox.run(&["replay", "last"]).expect_exit(0);
     }

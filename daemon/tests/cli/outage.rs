@@ -120,8 +120,8 @@ fn what_was_given_up_is_taken_up_again_by_command() {
     let endpoint = Endpoint::new(vec![ScriptedResponse::answer("I would rather not", 10, 5), note()]);
     let ran = sandbox.run(&run(&endpoint.url, &["--output", "json"])).expect_exit(4);
     assert_eq!(ran.json()["cause"], "gave_up");
-    let told = sandbox.run(&["resume", "last", "--model-url", &endpoint.url, "--model", "m"]).expect_exit(4).stderr;
-    assert!(told.contains("patchboard retry"), "{told}");
+    let stderr = sandbox.run(&["resume", "last", "--model-url", &endpoint.url, "--model", "m"]).expect_exit(4).stderr;
+    assert!(stderr.contains("patchboard retry"), "{stderr}");
     let models = ["--model-url", &endpoint.url, "--model", "m", "--output", "json"];
     let retry = |more: &[&'static str]| {
         let mut arguments = vec!["retry", "last"];
@@ -154,10 +154,10 @@ fn the_commands_that_are_named_reach_the_same_boards_and_models() {
         endpoint.url
     );
     assert!(ran.stderr.contains(&named), "{}", ran.stderr);
-    let told = sandbox.run(&[&["resume", "last"][..], &place, &model].concat()).expect_exit(4).stderr;
-    assert!(told.contains(&named), "{told}");
-    let told = sandbox.run(&[&["retry", "last", "--no-run"][..], &place, &model].concat()).expect_exit(0).stdout;
-    assert!(told.contains(&named.replace("retry", "resume")), "{told}");
+    let stderr = sandbox.run(&[&["resume", "last"][..], &place, &model].concat()).expect_exit(4).stderr;
+    assert!(stderr.contains(&named), "{stderr}");
+    let stdout = sandbox.run(&[&["retry", "last", "--no-run"][..], &place, &model].concat()).expect_exit(0).stdout;
+    assert!(stdout.contains(&named.replace("retry", "resume")), "{stdout}");
 }
 
 #[test]
@@ -212,11 +212,11 @@ fn a_limit_that_is_retried_with_is_above_the_one_in_force_and_none_beyond_number
         (&["--wall", "9999999d"], "8640000000 s of running time at most"),
         (&["--money", "5"], "no `limits.money`"),
     ] {
-        let told = retry(limit).expect_exit(2).stderr;
-        assert!(told.contains("bad_limit") && told.contains(words), "{limit:?}: {told}");
+        let stderr = retry(limit).expect_exit(2).stderr;
+        assert!(stderr.contains("bad_limit") && stderr.contains(words), "{limit:?}: {stderr}");
     }
-    let told = retry(&["--tokens", "2000000", "--invocation", "77"]).expect_exit(2).stderr;
-    assert!(told.contains("nothing_given_up"), "{told}");
+    let stderr = retry(&["--tokens", "2000000", "--invocation", "77"]).expect_exit(2).stderr;
+    assert!(stderr.contains("nothing_given_up"), "{stderr}");
     assert_eq!(count(&kinds(&sandbox), "retried"), 0);
     retry(&["--tokens", "1000000000000", "--wall", "2h"]).expect_exit(0);
     let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
@@ -228,18 +228,18 @@ fn a_limit_that_is_retried_with_is_above_the_one_in_force_and_none_beyond_number
 fn tokens_of_a_worker_are_raised_by_command_and_by_nothing_else() {
     let sandbox = sandbox("    limits: {reply_tokens: 300, tokens: 400}\n");
     let endpoint = Endpoint::new(vec![note()]);
-    let told = sandbox.run(&run(&endpoint.url, &[])).expect_exit(3).stderr;
-    assert!(told.contains("patchboard retry") && told.contains("--worker-tokens"), "{told}");
+    let stderr = sandbox.run(&run(&endpoint.url, &[])).expect_exit(3).stderr;
+    assert!(stderr.contains("patchboard retry") && stderr.contains("--worker-tokens"), "{stderr}");
     let models = ["--model-url", &endpoint.url, "--model", "m"];
     let retry = |limit: &[&'static str]| sandbox.run(&[&["retry", "last"], limit, &models].concat());
-    let told = retry(&["--tokens", "2000000"]).expect_exit(2).stderr;
-    assert!(told.contains("limit_reached") && told.contains("raise the limit of the worker"), "{told}");
-    let told = retry(&["--worker-tokens", "9000"]).expect_exit(2).stderr;
-    assert!(told.contains("--worker"), "{told}");
-    let told = retry(&["--worker", "writer", "--worker-tokens", "400"]).expect_exit(2).stderr;
-    assert!(told.contains("bad_limit") && told.contains("worker writer may use 400 tokens already"), "{told}");
-    let told = retry(&["--worker", "writer", "--worker-money", "1"]).expect_exit(2).stderr;
-    assert!(told.contains("no `limits.money` of worker writer"), "{told}");
+    let stderr = retry(&["--tokens", "2000000"]).expect_exit(2).stderr;
+    assert!(stderr.contains("limit_reached") && stderr.contains("raise the limit of the worker"), "{stderr}");
+    let stderr = retry(&["--worker-tokens", "9000"]).expect_exit(2).stderr;
+    assert!(stderr.contains("--worker"), "{stderr}");
+    let stderr = retry(&["--worker", "writer", "--worker-tokens", "400"]).expect_exit(2).stderr;
+    assert!(stderr.contains("bad_limit") && stderr.contains("worker writer may use 400 tokens already"), "{stderr}");
+    let stderr = retry(&["--worker", "writer", "--worker-money", "1"]).expect_exit(2).stderr;
+    assert!(stderr.contains("no `limits.money` of worker writer"), "{stderr}");
     assert!(endpoint.bodies().is_empty());
     retry(&["--worker", "writer", "--worker-tokens", "9000"]).expect_exit(0);
     let cost = sandbox.run(&["cost", "last", "--output", "json"]).expect_exit(0).json();
@@ -501,8 +501,8 @@ fn the_money_of_a_board_inside_is_the_money_of_the_one_outside() {
     let ran = sandbox.run(&["run", "outer.yaml", "--request", r#"{"text":"x"}"#, "--output", "json"]);
     assert_eq!(ran.json()["cause"], "exhausted", "{}", ran.stderr);
     assert!(ran.stderr.contains("0.00 left"), "{}", ran.stderr);
-    let told = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
-    assert!(told.contains("money: 0.011 of 0.01"), "{told}");
+    let stdout = sandbox.run(&["cost", "last"]).expect_exit(0).stdout;
+    assert!(stdout.contains("money: 0.011 of 0.01"), "{stdout}");
     assert_eq!(endpoint.bodies().len(), 1, "the first board inside has spent it all");
     sandbox.run(&["replay", "last"]).expect_exit(0);
 
@@ -545,12 +545,12 @@ fn a_board_that_was_stopped_works_at_its_directory_again() {
          /answer, ops: [replace]}]\n    files: {view: [\"**\"], edit: [\"**\"]}\nrules: [{name: go, trigger: start, run: a}]\n\
          done: {when: 'state.answer != \"\"'}\n",
     );
-    let told = sandbox.run(&["run", "edit.yaml"]).expect_exit(3).stderr;
-    assert!(told.contains("--edits N"), "{told}");
+    let stderr = sandbox.run(&["run", "edit.yaml"]).expect_exit(3).stderr;
+    assert!(stderr.contains("--edits N"), "{stderr}");
     // A rejected command records nothing, even with `--no-run`.
     let before = kinds(&sandbox);
-    let told = sandbox.run(&["retry", "last", "--edits", "1", "--no-run"]).expect_exit(2).stderr;
-    assert!(told.contains("bad_limit"), "{told}");
+    let stderr = sandbox.run(&["retry", "last", "--edits", "1", "--no-run"]).expect_exit(2).stderr;
+    assert!(stderr.contains("bad_limit"), "{stderr}");
     assert_eq!(kinds(&sandbox), before);
     assert_eq!(
         sandbox.run(&["retry", "last", "--edits", "9", "--output", "json"]).expect_exit(0).json()["end"],

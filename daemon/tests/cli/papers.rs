@@ -33,8 +33,8 @@ fn votes_in_a_file_become_a_decision() {
     assert_eq!(strict["reason"], "score 7.125 is below 7.5");
     let asks = json!([vote("alice", 9.0, &json!({"recommendations": ["escalate to security"]}))]);
     let input = asks.to_string();
-    let told = sandbox.run_with(&["room", "decide", "-"], &input).expect_exit(0).json();
-    assert_eq!(told["escalation_triggers"], json!(["critic_requested_escalation"]));
+    let escalated = sandbox.run_with(&["room", "decide", "-"], &input).expect_exit(0).json();
+    assert_eq!(escalated["escalation_triggers"], json!(["critic_requested_escalation"]));
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn votes_and_policies_that_cannot_be_meant_are_refused() {
     let silent =
         sandbox.run_with(&["room", "decide", "-"], r#"[{"critic_id": "a", "abstain": true}]"#).expect_exit(0).json();
     assert_eq!((&silent["abstained"], &silent["vote_count"]), (&json!(["a"]), &json!(0)));
-    let nobody = sandbox.run_with(&["room", "decide", "-", "--requested", "a"], "[]").expect_exit(0).json();
-    assert_eq!((&nobody["decision"], &nobody["mean"]), (&json!("ESCALATED_TO_HITL"), &Value::Null));
+    let decision = sandbox.run_with(&["room", "decide", "-", "--requested", "a"], "[]").expect_exit(0).json();
+    assert_eq!((&decision["decision"], &decision["mean"]), (&json!("ESCALATED_TO_HITL"), &Value::Null));
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn a_workflow_in_a_file_has_an_order_or_a_reason_why_not() {
     ] {
         let refused = of(given);
         assert!(refused.stderr.contains("bad_workflow") && refused.stderr.contains(why), "{}", refused.stderr);
-        let told = refused.json();
-        assert_eq!((&told["valid"], &told["error_code"]), (&json!(false), &json!("bad_workflow")), "{given}");
-        assert_eq!((&told["cycle"], &told["errors"][0]["code"]), (&Value::Null, &json!("bad_workflow")), "{given}");
-        assert!(told["errors"][0]["message"].as_str().is_some_and(|message| message.contains(why)), "{told}");
+        let report = refused.json();
+        assert_eq!((&report["valid"], &report["error_code"]), (&json!(false), &json!("bad_workflow")), "{given}");
+        assert_eq!((&report["cycle"], &report["errors"][0]["code"]), (&Value::Null, &json!("bad_workflow")), "{given}");
+        assert!(report["errors"][0]["message"].as_str().is_some_and(|message| message.contains(why)), "{report}");
     }
     let missing = sandbox.run(&["workflow", "check", "nowhere.yaml"]).expect_exit(2).json();
     assert_eq!((&missing["valid"], &missing["error_code"]), (&json!(false), &json!("bad_workflow")));
@@ -126,8 +126,8 @@ fn a_workflow_that_no_board_takes_or_that_overwrites_itself_is_warned_of() {
     assert_eq!((&named[0]["code"], &named[0]["node"]), (&json!("workflow_node_name"), &json!("to write")));
     let shared =
         warned(&json!({"nodes": {"a": {"output_mapping": {"x": "sum"}}, "b": {"output_mapping": {"y": "sum"}}}}));
-    let told = ["code", "node", "other", "key"].map(|name| shared[0][name].as_str().unwrap_or_default());
-    assert_eq!(told, ["workflow_shared_output", "a", "b", "sum"]);
+    let warning = ["code", "node", "other", "key"].map(|name| shared[0][name].as_str().unwrap_or_default());
+    assert_eq!(warning, ["workflow_shared_output", "a", "b", "sum"]);
     // A blueprint with such a workflow gets the warning, or is rejected.
     let blueprint = |nodes: Value| {
         let workers: serde_json::Map<String, Value> = nodes
@@ -161,8 +161,8 @@ fn the_same_work_has_the_same_token() {
     assert_eq!(token(&["agent", "work", "a.json", "--json"]), "agent:work:f65efee16e55e693");
     assert_eq!(token(&["agent", "work", "b.json", "--json"]), "agent:work:f65efee16e55e693");
     assert_ne!(token(&["agent", "work", "b.json"]), "agent:work:f65efee16e55e693");
-    let told = sandbox.run(&["token", "agent", "work", "a.json", "--output", "json"]).expect_exit(0).json();
-    assert_eq!(told, json!({"token": "agent:work:6bb2f6594d3064e1"}));
+    let printed = sandbox.run(&["token", "agent", "work", "a.json", "--output", "json"]).expect_exit(0).json();
+    assert_eq!(printed, json!({"token": "agent:work:6bb2f6594d3064e1"}));
     let unfit = sandbox.run(&["token", "an agent", "work", "a.json"]).expect_exit(0);
     assert!(unfit.stdout.starts_with("an agent:work:") && unfit.stderr.contains("Idempotency-Key"), "{}", unfit.stderr);
     assert!(!sandbox.run(&["token", "agent", "work", "a.json"]).expect_exit(0).stderr.contains("Idempotency-Key"));

@@ -214,9 +214,9 @@ fn blueprint() {
         let request = json!({"topic": SECRET}).to_string();
         sandbox.run(&["run", "notes.yaml", "--request", &request, "-q"]).expect_exit(0);
         let redact = ["redact", "last", "/request/topic"];
-        let told = sandbox.run(&[&redact[..], &["--output", "json"]].concat()).expect_exit(0).json();
-        let still = told["still"].as_array().expect("a list");
-        assert_eq!(still.iter().any(|still| still["place"] == "blueprint"), is_named, "{told}");
+        let report = sandbox.run(&[&redact[..], &["--output", "json"]].concat()).expect_exit(0).json();
+        let still = report["still"].as_array().expect("a list");
+        assert_eq!(still.iter().any(|still| still["place"] == "blueprint"), is_named, "{report}");
         assert_eq!(!held(&data(&sandbox)).is_empty(), is_named);
     }
 }
@@ -239,8 +239,8 @@ fn departments() {
         // Nothing is redacted before the operator decides about the rows.
         if undecided.stderr.contains("kept_by_departments") {
             assert!(undecided.stderr.contains("1 row of the department notes (1)"), "{}", undecided.stderr);
-            let told = sandbox.run(&[&redact[..], &["--departments", "erase"]].concat()).expect_exit(0).json();
-            erased.push(told["departments"].clone());
+            let report = sandbox.run(&[&redact[..], &["--departments", "erase"]].concat()).expect_exit(0).json();
+            erased.push(report["departments"].clone());
         }
     }
     assert_eq!(held(), [""; 0].map(PathBuf::from));

@@ -85,8 +85,8 @@ fn what_was_altered_in_place_of_what_was_erased_is_noticed() {
         .expect("it can be written");
     assert_eq!(altered, 1);
     drop(connection);
-    let told = sandbox.asked("verify", &[]).expect_exit(1).json();
-    assert_eq!((&told["code"], &told["seq"]), (&json!("bad_record"), &json!(0)));
+    let report = sandbox.asked("verify", &[]).expect_exit(1).json();
+    assert_eq!((&report["code"], &report["seq"]), (&json!("bad_record"), &json!(0)));
 }
 
 #[test]

@@ -129,8 +129,8 @@ fn a_board_with_nothing_to_do_exits_with_4_and_a_signal_wakes_it() {
     run();
     let unheard = sandbox.run(&["signal", "last", "other", "--output", "json"]).expect_exit(2).error();
     assert_eq!((&unheard["code"], &unheard["help"]), (&json!("unknown_signal"), &json!("rules handle go")));
-    let told = sandbox.run(&["signal", "last", "go", "--no-run", "--output", "json"]).expect_exit(0).json();
-    assert_eq!((&told["wakes"], &told["names"]), (&json!(["begin"]), &Value::Null), "{told}");
+    let answer = sandbox.run(&["signal", "last", "go", "--no-run", "--output", "json"]).expect_exit(0).json();
+    assert_eq!((&answer["wakes"], &answer["names"]), (&json!(["begin"]), &Value::Null), "{answer}");
     let log = sandbox.run(&["log", "last", "--kind", "invoked", "--kind", "signal", "--output", "json"]).expect_exit(0);
     let kinds: Vec<Value> = log.lines().iter().map(|record| record["kind"].clone()).collect();
     assert_eq!(kinds, ["signal"], "nobody was called for it yet");
@@ -486,9 +486,9 @@ done: {when: size(state.list) == 2}
         assert_eq!(ran["state"]["list"], json!([drawn["one"], drawn["two"]]), "{seed:?}");
         let named =
             |text: &str| ["one", "two"].iter().all(|name| text.contains(name)) && text.contains("models drawn: ");
-        let (log, told) =
+        let (log, costs) =
             (sandbox.run(&["log", "last"]).expect_exit(0).stdout, sandbox.run(&["cost", "last"]).expect_exit(0).stdout);
-        assert!(named(log.lines().next().unwrap_or_default()) && named(&told), "{log}\n{told}");
+        assert!(named(log.lines().next().unwrap_or_default()) && named(&costs), "{log}\n{costs}");
         sandbox.run(&["replay", "last"]).expect_exit(0);
         seen.insert((seed.unwrap_or("3"), drawn.to_string()));
     }
@@ -661,8 +661,8 @@ fn a_run_says_what_its_request_gives_no_rule_to_do() {
     sandbox
         .write("none.yaml", RACE.replace("/{d}\"}, run: reader", "/{d}\"}, when: value.startsWith('x'), run: reader"));
     let said = "fires for no place: its `when` does not hold for any of the 2 places at `/request/docs/{d}`";
-    for (request, is_told) in [(r#"{"docs": ["a", "b"]}"#, true), (r#"{"docs": ["a", "x"]}"#, false)] {
+    for (request, is_warned) in [(r#"{"docs": ["a", "b"]}"#, true), (r#"{"docs": ["a", "x"]}"#, false)] {
         let ran = sandbox.run(&["run", "none.yaml", "--scripted", "--request", request]);
-        assert_eq!(ran.stderr.contains(said), is_told, "{}", ran.stderr);
+        assert_eq!(ran.stderr.contains(said), is_warned, "{}", ran.stderr);
     }
 }

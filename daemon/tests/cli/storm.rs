@@ -239,11 +239,14 @@ fn a_manager_and_engineers_work_on_one_repository() {
         assert!(log.stdout.contains(refusal), "{refusal}: {}", log.stdout);
     }
     // There may be many files, so the text output prints only their number.
-    let told = sandbox.run(&["resume", "last"]).expect_exit(0).stdout;
-    assert!(told.contains("\nfiles    4; see `patchboard edit-stats ") && !told.contains("calc/ops.py\":"), "{told}");
-    let (result, _) = told.split_once("\n\nboard ").expect("a result, and what the board came to");
+    let stdout = sandbox.run(&["resume", "last"]).expect_exit(0).stdout;
+    assert!(
+        stdout.contains("\nfiles    4; see `patchboard edit-stats ") && !stdout.contains("calc/ops.py\":"),
+        "{stdout}"
+    );
+    let (result, _) = stdout.split_once("\n\nboard ").expect("a result, and what the board came to");
     let verdict: Value = serde_json::from_str(result).expect("JSON");
-    assert!(verdict["notes"].is_string(), "what `done` is about comes first: {told}");
+    assert!(verdict["notes"].is_string(), "what `done` is about comes first: {stdout}");
     who_edited_what_is_reported(&sandbox, &log.stdout);
     edits_are_counted(&sandbox);
     what_an_edit_wrote_can_be_erased(&sandbox);
@@ -254,8 +257,8 @@ fn who_edited_what_is_reported(sandbox: &Sandbox, log: &str) {
     assert!(line.contains("engineer_2 #") && line.contains("edits calc/text.py to version 3 “total of all”"), "{line}");
     assert!(!log.contains("(direct)") && log.contains(": external edits "), "{log}");
     let why = sandbox.run(&["why", "last", "/files/calc~1text.py"]).expect_exit(0).stdout;
-    for told in ["was last written by engineer_2", "edits calc/text.py to version 3", "total of all", "rule task"] {
-        assert!(why.contains(told), "{told}: {why}");
+    for part in ["was last written by engineer_2", "edits calc/text.py to version 3", "total of all", "rule task"] {
+        assert!(why.contains(part), "{part}: {why}");
     }
     let why = sandbox.run(&["why", "last", "/files/calc~1text.py", "--output", "json"]).expect_exit(0).json();
     assert_eq!(
@@ -273,8 +276,8 @@ fn who_edited_what_is_reported(sandbox: &Sandbox, log: &str) {
 fn edits_are_counted(sandbox: &Sandbox) {
     let edits =
         |more: &[&str]| sandbox.run(&[&["edits", "last", "--output", "json"], more].concat()).expect_exit(0).json();
-    let told = edits(&[]);
-    let board = &told["boards"][0];
+    let report = edits(&[]);
+    let board = &report["boards"][0];
     // Counts the journal's records independently.
     let records = sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
     let of = |kind: &str, name: Option<&str>| {
@@ -288,11 +291,11 @@ fn edits_are_counted(sandbox: &Sandbox) {
     assert_eq!(
         (&board["edits"]["made"], &board["edits"]["reviewed"]),
         (&json!(made), &json!(made + refused)),
-        "{told}"
+        "{report}"
     );
     assert_eq!(board["authors"]["engineer_1"]["made"], json!(of("committed", Some("engineer_1"))));
     let codes = board["edits"]["refused"].as_object().expect("codes").values().filter_map(Value::as_u64).sum::<u64>();
-    assert_eq!((codes, &board["external"]), (refused, &json!(1)), "{told}");
+    assert_eq!((codes, &board["external"]), (refused, &json!(1)), "{report}");
     let shared = board["files"]["shared"].as_array().expect("files");
     assert!(shared.contains(&json!("calc/__init__.py")) && shared.contains(&json!("calc/ops.py")), "{shared:?}");
     // An engineer removed the `pass` of the manager's stub.
@@ -310,13 +313,13 @@ fn edits_are_counted(sandbox: &Sandbox) {
 
     let output = "FAILED test_calc.py::All::test_add - AttributeError: no\nFAILED test_calc.py::All::test_total - assert 1 == 2\n";
     sandbox.write("pytest.txt", output);
-    let told = edits(&["--score", "3/5", "--tests", "pytest.txt", "--dollars", "6"]);
-    let board = &told["boards"][0];
+    let report = edits(&["--score", "3/5", "--tests", "pytest.txt", "--dollars", "6"]);
+    let board = &report["boards"][0];
     assert_eq!(board["symptoms"], json!({"assertion": 1, "missing_symbol": 1}));
     assert_eq!(board["causes"], json!(["incomplete_api", "scope_drift", "same_file_overlap"]));
-    assert_eq!((&told["score_w"], &told["score"], &told["cost_eff"]), (&json!(60.0), &json!(60.0), &json!(0.1)));
+    assert_eq!((&report["score_w"], &report["score"], &report["cost_eff"]), (&json!(60.0), &json!(60.0), &json!(0.1)));
     let by_point = |of: &str| json!(board[of].as_f64().expect("a number") / 60.0);
-    assert_eq!((&told["tokens_eff"], &told["time_eff"]), (&by_point("tokens"), &by_point("minutes")));
+    assert_eq!((&report["tokens_eff"], &report["time_eff"]), (&by_point("tokens"), &by_point("minutes")));
     let two = sandbox
         .run(&["edits", "last", "last", "--score", "1/1", "--score", "0/3", "--output", "json"])
         .expect_exit(0)
@@ -468,8 +471,8 @@ fn without_checks_what_others_wrote_is_lost_and_with_them_it_is_not() {
         let authors = std::fs::read_to_string(sandbox.path().join("repo/calc/__init__.py")).expect("a file");
         assert_eq!(authors.contains("\"first\""), is_kept, "{isolation}: {authors}");
         assert_eq!(std::fs::read_to_string(sandbox.path().join("repo/test_calc.py")).expect("a file"), TESTS);
-        let told = sandbox.run(&["edits", "last", "--output", "json"]).expect_exit(0).json();
-        let refused = &told["boards"][0]["edits"]["refused"];
+        let report = sandbox.run(&["edits", "last", "--output", "json"]).expect_exit(0).json();
+        let refused = &report["boards"][0]["edits"]["refused"];
         let is_refused = |code: &&str| refused[code].is_u64();
         // The engineer has not read the file, or another engineer has reserved it.
         assert_eq!(["file_exists", "reserved"].iter().any(is_refused), is_kept, "{isolation}: {refused}");

@@ -6,9 +6,9 @@ use crate::sandbox::Sandbox;
 
 /// Writes a template to a new directory and runs the command that `init` prints; returns the JSON of the run.
 fn begun(sandbox: &Sandbox, template: &str, exit: i32) -> Value {
-    let told: Value =
+    let created: Value =
         sandbox.run(&["init", template, "--template", template, "--output", "json"]).expect_exit(0).json();
-    let command = told["run"].as_str().expect("a command");
+    let command = created["run"].as_str().expect("a command");
     let arguments: Vec<&str> = command.split_whitespace().skip(1).chain(["--output", "json"]).collect();
     let blueprint = format!("{template}/blueprint.yaml");
     let checked = sandbox.run(&["check", &blueprint, "--request", &format!("@{template}/request.json")]).expect_exit(0);

@@ -102,9 +102,9 @@ fn an_attempt_that_made_all_its_calls_is_named_where_tests_fail() {
     for (iterations, causes) in [(3, json!(["budget_or_runtime"])), (4, json!([]))] {
         let sandbox = Sandbox::new();
         played(&sandbox, iterations);
-        let told = sandbox.run(&["edits", "last", "--score", "1/2", "--output", "json"]).expect_exit(0).json();
-        assert_eq!(told["boards"][0]["causes"], causes, "{iterations}");
-        let told = sandbox.run(&["edits", "last", "--score", "2/2", "--output", "json"]).expect_exit(0).json();
-        assert_eq!(told["boards"][0]["causes"], json!([]));
+        let report = sandbox.run(&["edits", "last", "--score", "1/2", "--output", "json"]).expect_exit(0).json();
+        assert_eq!(report["boards"][0]["causes"], causes, "{iterations}");
+        let report = sandbox.run(&["edits", "last", "--score", "2/2", "--output", "json"]).expect_exit(0).json();
+        assert_eq!(report["boards"][0]["causes"], json!([]));
     }
 }

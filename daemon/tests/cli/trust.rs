@@ -33,28 +33,28 @@ fn a_configuration_that_is_found_is_used_once_it_was_agreed_to() {
     for arguments in
         [&run[..], &["doctor", "--output", "json"], &["serve", "--listen", "127.0.0.1:0", "--output", "json"]]
     {
-        let (code, told) = tried(arguments);
-        assert_ne!(code, Some(0), "{told}");
-        assert!(told.contains("patchboard trust") && !told.contains("sk-secret"), "{told}");
+        let (code, printed) = tried(arguments);
+        assert_ne!(code, Some(0), "{printed}");
+        assert!(printed.contains("patchboard trust") && !printed.contains("sk-secret"), "{printed}");
     }
     assert_eq!(endpoint.requests().len(), 0, "nothing was sent anywhere");
 
-    let (code, told) = tried(&["trust"]);
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("models.default.api_key_env = \"PATCHBOARD_TEST_KEY\""), "{told}");
-    assert!(told.contains(&format!("models.default.url = \"{}\"", endpoint.url)), "{told}");
-    let (_, told) = tried(&["doctor", "--offline", "--output", "json"]);
-    assert!(!told.contains("patchboard trust"), "{told}");
+    let (code, printed) = tried(&["trust"]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("models.default.api_key_env = \"PATCHBOARD_TEST_KEY\""), "{printed}");
+    assert!(printed.contains(&format!("models.default.url = \"{}\"", endpoint.url)), "{printed}");
+    let (_, printed) = tried(&["doctor", "--offline", "--output", "json"]);
+    assert!(!printed.contains("patchboard trust"), "{printed}");
 
     // Trust ends when the file changes.
     sandbox.write("patchboard.toml", found(&endpoint.url) + "temperature = 1.0\n");
-    let (code, told) = tried(&run);
-    assert_eq!((code, told.contains("has changed since")), (Some(2), true), "{told}");
+    let (code, printed) = tried(&run);
+    assert_eq!((code, printed.contains("has changed since")), (Some(2), true), "{printed}");
     assert_eq!(tried(&["trust"]).0, Some(0));
     assert_eq!(tried(&["trust", "--list"]).1.lines().count(), 1);
     assert_eq!(tried(&["trust", "--revoke"]).0, Some(0));
-    let (code, told) = tried(&run);
-    assert_eq!((code, told.contains("config_untrusted")), (Some(2), true), "{told}");
+    let (code, printed) = tried(&run);
+    assert_eq!((code, printed.contains("config_untrusted")), (Some(2), true), "{printed}");
     assert_eq!(endpoint.requests().len(), 0);
 
     // Naming a configuration counts as consent, and a model on the command line needs none.
@@ -77,11 +77,11 @@ fn a_link_to_a_configuration_that_was_agreed_to_is_another() {
     let link = other.path().join("patchboard.toml");
     std::os::unix::fs::symlink(mine.path().join("patchboard.toml"), link).expect("a link");
     let doctor = ["doctor", "--offline", "--output", "json"];
-    let (_, told) = of(&other, &doctor, &home);
-    assert!(told.contains("patchboard trust"), "{told}");
+    let (_, printed) = of(&other, &doctor, &home);
+    assert!(printed.contains("patchboard trust"), "{printed}");
     assert!(of(&other, &["trust"], &home).0);
-    let (_, told) = of(&other, &doctor, &home);
-    assert!(!told.contains("patchboard trust"), "{told}");
+    let (_, printed) = of(&other, &doctor, &home);
+    assert!(!printed.contains("patchboard trust"), "{printed}");
     // A trust list inside the checkout is not the user's.
     assert!(of(&other, &["trust", "--list"], std::path::Path::new("home")).0);
     assert!(!other.path().join("home").exists());
@@ -131,14 +131,14 @@ fn no_command_repeats_a_value_of_a_broken_configuration() {
         for command in commands {
             for form in ["text", "json"] {
                 let ran = sandbox.run(&[command, &["--output", form]].concat());
-                let told = format!("{}{}", ran.stdout, ran.stderr);
+                let printed = format!("{}{}", ran.stdout, ran.stderr);
                 // `trust` shows the file that the user agrees to.
                 let is_shown = ran.code == 0 && command[0] == "trust";
-                let is_told = told.contains("s3cret") || told.contains("S3cret");
-                assert!(is_shown || !is_told, "{command:?} with {broken}: {told}");
+                let is_repeated = printed.contains("s3cret") || printed.contains("S3cret");
+                assert!(is_shown || !is_repeated, "{command:?} with {broken}: {printed}");
                 // A command checks only the syntax of tables that it does not use.
                 let is_refused = ran.code == 2 || matches!(command[0], "check" | "run" | "architect" | "trust");
-                assert!(is_refused, "{command:?} with {broken}: {told}");
+                assert!(is_refused, "{command:?} with {broken}: {printed}");
             }
         }
     }
@@ -151,12 +151,12 @@ fn what_is_agreed_to_is_shown_without_what_may_be_a_key() {
                 [commands.c]\nprogram = [\"sh\"]\nenv = {TOKEN = \"s3cret\"}\n[notify]\nwebhook = \"https://hooks.example/s3cret\"\n";
     sandbox.write("patchboard.toml", text);
     for form in ["text", "json"] {
-        let told = sandbox.run(&["trust", "--output", form]).expect_exit(0).stdout;
-        assert!(!told.contains("s3cret"), "{told}");
+        let stdout = sandbox.run(&["trust", "--output", form]).expect_exit(0).stdout;
+        assert!(!stdout.contains("s3cret"), "{stdout}");
         for shown in
             ["models.default.query.key = …", "commands.c.env.TOKEN = …", "https://hooks.example/…", "https://h/v1"]
         {
-            assert!(told.contains(shown), "{shown} is not in {told}");
+            assert!(stdout.contains(shown), "{shown} is not in {stdout}");
         }
     }
 }
@@ -172,14 +172,14 @@ fn all_that_a_configuration_does_is_shown_as_it_is() {
              [serve]\norigins = [\"https://evil.example\"]\n"
         ),
     );
-    let told = sandbox.run(&["trust"]).expect_exit(0).stdout;
+    let stdout = sandbox.run(&["trust"]).expect_exit(0).stdout;
     for shown in [
         "echo ok # \\ntouch x",
         "; evil\"]",
         "retention.then = \"delete\"",
         "serve.origins = [\"https://evil.example\"]",
     ] {
-        assert!(told.contains(shown), "{shown} is not in {told}");
+        assert!(stdout.contains(shown), "{shown} is not in {stdout}");
     }
 }
 
@@ -193,8 +193,8 @@ fn a_configuration_of_a_checkout_is_anothers_even_under_a_name_that_was_agreed_t
     let agreed = plain(&mine, &["trust"]).env("XDG_CONFIG_HOME", &home).status();
     assert!(agreed.is_ok_and(|status| status.success()));
     let doctor = ["doctor", "--offline", "--output", "json"];
-    let told = plain(&other, &doctor).env("XDG_CONFIG_HOME", &home).output().expect("the binary can be run");
-    assert!(String::from_utf8_lossy(&told.stdout).contains("patchboard trust"));
+    let output = plain(&other, &doctor).env("XDG_CONFIG_HOME", &home).output().expect("the binary can be run");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("patchboard trust"));
     let listed = mine.run(&["trust", "--list", "--output", "json"]).expect_exit(0).json();
     assert_eq!(listed["path"], json!(mine.path().canonicalize().expect("a path").join("patchboard.toml")));
 }

@@ -53,9 +53,9 @@ fn play(page: &str) -> (usize, usize) {
                         shell.env_remove(name);
                     }
                     let ran = shell.output().expect("there is a shell");
-                    let told = String::from_utf8_lossy(&ran.stdout);
-                    assert!(ran.status.success(), "{command}: {told}");
-                    output.push_str(&told);
+                    let stdout = String::from_utf8_lossy(&ran.stdout);
+                    assert!(ran.status.success(), "{command}: {stdout}");
+                    output.push_str(&stdout);
                     commands += 1;
                 }
             }

@@ -160,8 +160,8 @@ fn no_node_waits_for_the_signal_of_the_workflow_itself() {
         json!({"resume": {"trigger_type": "EVENT", "agent_id": "a"}}),
     ] {
         sandbox.write("nodes.json", json!({"nodes": nodes}).to_string());
-        let told = sandbox.run(&["workflow", "check", "nodes.json"]).expect_exit(0).json();
-        assert_eq!(told["warnings"][0]["code"], "workflow_bad_trigger", "{told}");
+        let report = sandbox.run(&["workflow", "check", "nodes.json"]).expect_exit(0).json();
+        assert_eq!(report["warnings"][0]["code"], "workflow_bad_trigger", "{report}");
         sandbox.write("flow.json", blueprint(nodes, json!({"a": [output("a", json!({}))]})));
         let found = sandbox.run(&["check", "flow.json"]).expect_exit(2).stdout;
         assert!(found.contains("workflow_bad_trigger") && found.contains("waits for the signal `resume`"), "{found}");

@@ -341,16 +341,16 @@ fn every_bomb_to_check_is_answered_in_time_and_in_little_memory() {
         for size in [256, 2_048, SIZE_MAX] {
             fs::write(daemon.path().join("bomb.yaml"), make(size)).expect("a file can be written");
             let mut command = limited(&daemon.command(&["check", "bomb.yaml"]), MEMORY_MIB);
-            let told = daemon.path().join("told");
-            let file = || fs::File::create(&told).expect("a file can be written");
+            let log = daemon.path().join("told");
+            let file = || fs::File::create(&log).expect("a file can be written");
             let began = Instant::now();
             let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file()).spawn();
             let status = ended_within(&mut child.expect("the binary can be run"), 4 * time());
             let took = began.elapsed();
-            let told = fs::read_to_string(&told).unwrap_or_default();
-            let is_told = status.and_then(|status| status.code()).is_some_and(|code| [0, 2].contains(&code));
-            let is_wrong = !is_told || told.contains("panicked");
-            let fault = is_wrong.then(|| format!("{status:?} in {took:.2?}: {told:.300}"));
+            let stderr = fs::read_to_string(&log).unwrap_or_default();
+            let is_answered = status.and_then(|status| status.code()).is_some_and(|code| [0, 2].contains(&code));
+            let is_wrong = !is_answered || stderr.contains("panicked");
+            let fault = is_wrong.then(|| format!("{status:?} in {took:.2?}: {stderr:.300}"));
             worst.add(&format!("{name}, {size}"), took, 0, fault);
         }
     }

@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(5);
 const COMMIT: Duration = Duration::from_millis(20);
 
 /// Environment variable with the instructions for the process of the callers.
-const TOLD: &str = "PATCHBOARD_HOSTILE_CALLERS";
+const SETTINGS: &str = "PATCHBOARD_HOSTILE_CALLERS";
 
 /// Kinds of callers whose requests are work of a board.
 const REFUSED: &str = "refused proposals of 15 kB";
@@ -153,7 +153,7 @@ impl Attacked {
 
     /// Runs callers of these kinds for `measured`, and returns their share of the processor time.
     fn hold_against(&self, kinds: Kinds, measured: Duration) -> f64 {
-        let told = json!({
+        let settings = json!({
             "address": self.daemon.address(),
             "board": self.board,
             "tokens": self.tokens,
@@ -163,7 +163,8 @@ impl Attacked {
         let mut callers = Command::new("nice");
         callers.args(["-n", "10"]).arg(std::env::current_exe().expect("this program has a path"));
         callers.args(["--exact", "callers::callers_of_little_right", "--ignored", "--nocapture"]);
-        let callers = callers.env(TOLD, told.to_string()).stdin(Stdio::null()).spawn().expect("`nice` can be run");
+        let callers =
+            callers.env(SETTINGS, settings.to_string()).stdin(Stdio::null()).spawn().expect("`nice` can be run");
         let mut callers = Callers(callers);
         std::thread::sleep(BEFORE);
         let seen = watched(&self.daemon, &self.commit, measured);
@@ -216,12 +217,13 @@ async fn callers_who_do_one_thing_only_have_no_larger_share() {
 #[test]
 #[ignore = "started by the test of the worst callers"]
 fn callers_of_little_right() {
-    let Ok(told) = std::env::var(TOLD) else { return };
-    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
-    let text = |name: &str| told[name].as_str().expect("a text").to_owned();
+    let Ok(settings) = std::env::var(SETTINGS) else { return };
+    let settings: serde_json::Value = serde_json::from_str(&settings).expect("JSON");
+    let text = |name: &str| settings[name].as_str().expect("a text").to_owned();
     let (address, board) = (text("address"), text("board"));
-    let tokens: Vec<&str> = told["tokens"].as_array().expect("a list").iter().filter_map(|it| it.as_str()).collect();
-    let until = Instant::now() + Duration::from_secs(told["seconds"].as_u64().expect("a number"));
+    let tokens: Vec<&str> =
+        settings["tokens"].as_array().expect("a list").iter().filter_map(|it| it.as_str()).collect();
+    let until = Instant::now() + Duration::from_secs(settings["seconds"].as_u64().expect("a number"));
     let [reader, other, seat, seat_of_other, person, of_board] = tokens[..] else { panic!("six tokens") };
     let path = |rest: &str| format!("/v1/boards/{board}/{rest}");
     let bomb = json!({"source": crate::bombs::heavy()}).to_string();
@@ -257,14 +259,14 @@ fn callers_of_little_right() {
         // Sends nothing.
         ("connections", 2, Vec::new()),
     ];
-    let kinds: Vec<(&str, usize, Vec<u8>)> = match (told["kinds"][0].as_str(), told["kinds"][1].as_u64()) {
+    let kinds: Vec<(&str, usize, Vec<u8>)> = match (settings["kinds"][0].as_str(), settings["kinds"][1].as_u64()) {
         (Some(kind), Some(count)) => {
             let chosen = all.into_iter().filter(|(name, ..)| *name == kind);
             chosen.map(|(name, _, request)| (name, count as usize, request)).collect()
         }
         _ => all,
     };
-    assert!(!kinds.is_empty(), "there is no kind {}", told["kinds"]);
+    assert!(!kinds.is_empty(), "there is no kind {}", settings["kinds"]);
     let counts: Vec<(&str, BTreeMap<u16, usize>)> = std::thread::scope(|scope| {
         let callers = kinds.iter().flat_map(|(name, count, request)| (0..*count).map(move |_| (*name, request)));
         let callers: Vec<_> = callers

@@ -30,13 +30,13 @@ const TOKENS: &str = "boards/daemon.db";
 
 /// Exit code and stdout of a command.
 #[derive(PartialEq, Eq, Clone, Debug)]
-struct Told {
+struct CommandOutput {
     code: Option<i32>,
     stdout: String,
 }
 
 /// Runs a command on the data directory; fails if it panics, dies of a signal, or does not end.
-fn told(place: &Daemon, arguments: &[&str], after: &str) -> Told {
+fn output_of(place: &Daemon, arguments: &[&str], after: &str) -> CommandOutput {
     let file = |name: &str| fs::File::create(place.path().join(name)).expect("a file can be written");
     let mut command = place.command(arguments);
     let child = command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr")).spawn();
@@ -45,13 +45,13 @@ fn told(place: &Daemon, arguments: &[&str], after: &str) -> Told {
     let (stdout, stderr) = (read("stdout"), read("stderr"));
     let code = status.and_then(|status| status.code());
     assert!(code.is_some() && !stderr.contains("panicked"), "{after}: {arguments:?}: {status:?}: {stderr}");
-    Told { code, stdout }
+    CommandOutput { code, stdout }
 }
 
 fn succeeds(place: &Daemon, arguments: &[&str]) -> String {
-    let told = told(place, arguments, "at first");
-    assert_eq!(told.code, Some(0), "{arguments:?}: {}", told.stdout);
-    told.stdout
+    let output = output_of(place, arguments, "at first");
+    assert_eq!(output.code, Some(0), "{arguments:?}: {}", output.stdout);
+    output.stdout
 }
 
 /// Returns the blueprint of a worker that edits a file in three steps and then writes the answer.
@@ -100,14 +100,14 @@ fn made() -> Daemon {
         "{edited}"
     );
     let run = |blueprint: &str, request: &Value| {
-        told(&place, &["run", blueprint, "--request", &request.to_string(), "-q"], "at first");
+        output_of(&place, &["run", blueprint, "--request", &request.to_string(), "-q"], "at first");
     };
     run("notes.yaml", &json!({"topic": "a subject that is erased", "more": vec!["text"; 200]}));
     succeeds(&place, &["redact", "last", "/request/topic"]);
     run("notes.yaml", &json!({"topic": "a subject that stays", "numbers": (0..2000).collect::<Vec<_>>()}));
     run("steps.yaml", &json!({}));
     for _ in 0..40 {
-        told(&place, &["signal", "last", "more", "-q"], "at first");
+        output_of(&place, &["signal", "last", "more", "-q"], "at first");
     }
     // Moves the whole log into the database file.
     let connection = Connection::open(place.path().join(JOURNAL)).expect("it can be opened");
@@ -150,11 +150,11 @@ fn free_pages(file: &[u8]) -> (usize, BTreeSet<usize>) {
 }
 
 /// Returns the answers about all boards, by command.
-fn everything(place: &Daemon, boards: &[String], after: &str) -> Vec<(String, Told)> {
-    let mut all = vec![("boards".to_owned(), told(place, &["boards"], after))];
+fn everything(place: &Daemon, boards: &[String], after: &str) -> Vec<(String, CommandOutput)> {
+    let mut all = vec![("boards".to_owned(), output_of(place, &["boards"], after))];
     for board in boards {
         for command in ["export", "state", "log"] {
-            all.push((format!("{command} {board}"), told(place, &[command, board], after)));
+            all.push((format!("{command} {board}"), output_of(place, &[command, board], after)));
         }
     }
     all
@@ -173,7 +173,7 @@ fn a_flipped_bit_of_a_used_page_is_found_or_changes_nothing() {
         succeeds(&whole, &["verify", board]);
     }
     let right = everything(&whole, &boards, "at first");
-    assert!(right.iter().all(|(_, told)| told.code == Some(0)), "{right:?}");
+    assert!(right.iter().all(|(_, output)| output.code == Some(0)), "{right:?}");
     let file = fs::read(whole.path().join(JOURNAL)).expect("it can be read");
     let (size, free) = free_pages(&file);
     let pages = file.len() / size;
@@ -198,7 +198,7 @@ fn a_flipped_bit_of_a_used_page_is_found_or_changes_nothing() {
                     flipped[*at] ^= 1 << bit;
                     fs::write(place.path().join(JOURNAL), flipped).expect("a file can be written");
                     let after = format!("bit {bit} of byte {} of page {} of {pages}", at % size, at / size + 1);
-                    let is_sound = |board: &String| told(&place, &["verify", board], &after).code == Some(0);
+                    let is_sound = |board: &String| output_of(&place, &["verify", board], &after).code == Some(0);
                     if !boards.iter().all(is_sound) {
                         found.fetch_add(1, Ordering::Relaxed);
                         continue;
@@ -209,8 +209,8 @@ fn a_flipped_bit_of_a_used_page_is_found_or_changes_nothing() {
                         Some(((command, now), (_, right))) => {
                             let at = now.stdout.bytes().zip(right.stdout.bytes()).position(|(a, b)| a != b);
                             let at = at.unwrap_or_default();
-                            let near = |told: &Told| {
-                                String::from_utf8_lossy(&told.stdout.as_bytes()[at.saturating_sub(60)..])
+                            let near = |output: &CommandOutput| {
+                                String::from_utf8_lossy(&output.stdout.as_bytes()[at.saturating_sub(60)..])
                                     .chars()
                                     .take(120)
                                     .collect::<String>()
@@ -246,7 +246,7 @@ async fn a_flipped_bit_of_the_tokens_opens_nothing_more_and_ends_no_daemon_by_a_
     drop(connection);
     let listed = succeeds(&whole, &["token", "list"]);
     let file = fs::read(whole.path().join(TOKENS)).expect("it can be read");
-    let (mut told_so, mut unchanged, mut listed_otherwise) = (0, 0, 0);
+    let (mut errors, mut unchanged, mut listed_otherwise) = (0, 0, 0);
     for flip in 0..FLIPS_OF_TOKENS {
         let mut random = Random::from_parts(SEED, &[flip]);
         let (place, bit) = (random.index(file.len()), random.below(8));
@@ -256,11 +256,11 @@ async fn a_flipped_bit_of_the_tokens_opens_nothing_more_and_ends_no_daemon_by_a_
         let mut flipped = file.clone();
         flipped[place] ^= 1 << bit;
         fs::write(daemon.path().join(TOKENS), flipped).expect("a file can be written");
-        let now = told(&daemon, &["token", "list"], &after);
+        let now = output_of(&daemon, &["token", "list"], &after);
         match now.code {
             Some(0) if now.stdout == listed => unchanged += 1,
             Some(0) => listed_otherwise += 1,
-            _ => told_so += 1,
+            _ => errors += 1,
         }
         if now.code != Some(0) {
             continue;
@@ -275,7 +275,7 @@ async fn a_flipped_bit_of_the_tokens_opens_nothing_more_and_ends_no_daemon_by_a_
         assert!(!daemon.log().contains("panicked"), "{after}: {}", daemon.log());
     }
     println!(
-        "flips in the tokens: {FLIPS_OF_TOKENS}, of which {told_so} are an error, {unchanged} change nothing, {listed_otherwise} change \
+        "flips in the tokens: {FLIPS_OF_TOKENS}, of which {errors} are an error, {unchanged} change nothing, {listed_otherwise} change \
          what is listed; none opens more"
     );
 }

@@ -298,7 +298,7 @@ async fn a_board_that_may_not_be_known_of_is_answered_for_as_one_that_is_not_the
             }
             let header = header.as_ref().expect("a token");
             let headers = [("content-type", "application/json"), ("authorization", header.as_str())];
-            let mut told = Vec::new();
+            let mut answers = Vec::new();
             for board in [callers.here.as_str(), absent] {
                 let path = path_to(method, template, board);
                 let method = method.parse().expect("a method");
@@ -307,9 +307,9 @@ async fn a_board_that_may_not_be_known_of_is_answered_for_as_one_that_is_not_the
                     answer.headers.keys().filter(|name| *name != "date").map(ToString::to_string).collect();
                 headers.sort();
                 let text = answer.text.replace(board, "BOARD");
-                told.push((answer.status, headers, text));
+                answers.push((answer.status, headers, text));
             }
-            assert_eq!(told[0], told[1], "{method} {template} of {kind:?}");
+            assert_eq!(answers[0], answers[1], "{method} {template} of {kind:?}");
             compared += 1;
         }
     }
@@ -380,8 +380,8 @@ async fn an_address_that_others_reach_demands_tokens() {
     let daemon = Daemon::not_started(&[]);
     let refused = daemon.command(&["serve", "--listen", "0.0.0.0:0"]).output().expect("the binary can be run");
     assert_eq!(refused.status.code(), Some(2));
-    let told: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
-    assert_eq!(told["error"]["code"], "no_tokens");
+    let printed: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
+    assert_eq!(printed["error"]["code"], "no_tokens");
 }
 
 #[tokio::test]

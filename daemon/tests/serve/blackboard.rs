@@ -37,14 +37,14 @@ fn scripted(rooms: &[Vec<&str>]) -> Value {
     for (number, members) in rooms.iter().enumerate() {
         let chosen: Vec<&str> = members.iter().copied().chain(["conflict_resolver"]).collect();
         say("control", json!({"chosen agents": chosen}).to_string());
-        let conflict = |who: &&str| json!({"agent": who, "message": mark(number)});
+        let conflict = |member: &&str| json!({"agent": member, "message": mark(number)});
         let list: Vec<Value> = members.iter().map(conflict).collect();
         say("conflict_resolver", json!({"conflict list": list}).to_string());
-        for who in members {
-            say(who, opinion(who).to_owned());
-            say(who, format!("{} I have counted.", mark(number)));
-            say(who, format!("{} Count again.", mark(number)));
-            say(who, "We have talked.".to_owned());
+        for member in members {
+            say(member, opinion(member).to_owned());
+            say(member, format!("{} I have counted.", mark(number)));
+            say(member, format!("{} Count again.", mark(number)));
+            say(member, "We have talked.".to_owned());
         }
     }
     say("control", json!({"chosen agents": ["decider"]}).to_string());
@@ -94,7 +94,7 @@ async fn a_token_of_a_seat_opens_the_rooms_of_that_seat_and_no_other() {
         let mut behind = view.match_indices(name).map(|(at, name)| view[at + name.len()..].chars().next());
         behind.any(|next| next.is_none_or(|next| !next.is_ascii_digit()))
     };
-    let (mut told, mut silent) = (0, 0);
+    let (mut shown, mut silent) = (0, 0);
     for (nth, worker) in blueprint["workers"].as_object().expect("workers").keys().enumerate() {
         let token = daemon.token(&format!("seat:{id}/{worker}"));
         for path in ["state", "journal", "events", "why?pointer=/board", "views/expert_3"] {
@@ -105,15 +105,15 @@ async fn a_token_of_a_seat_opens_the_rooms_of_that_seat_and_no_other() {
         for at in (nth % STRIDE..version).step_by(STRIDE).chain([version]) {
             let view = get(&token, &format!("{board}/views/{worker}?at={at}")).await.expect_status(200).to_string();
             for (number, members) in rooms.iter().enumerate() {
-                let (is_member, is_told) = (
+                let (is_member, is_shown) = (
                     members.contains(&worker.as_str()),
                     view.contains(&mark(number)) || is_named(&view, names[number]),
                 );
-                assert!(is_member || !is_told, "{worker} is told of the room of {members:?} at {at}: {view}");
-                assert!(at < version || is_told == is_member, "{worker} is in the room of {members:?}: {view}");
-                (told, silent) = (told + usize::from(is_told), silent + usize::from(!is_told));
+                assert!(is_member || !is_shown, "{worker} is told of the room of {members:?} at {at}: {view}");
+                assert!(at < version || is_shown == is_member, "{worker} is in the room of {members:?}: {view}");
+                (shown, silent) = (shown + usize::from(is_shown), silent + usize::from(!is_shown));
             }
         }
     }
-    assert!(told > 10 && silent > 120, "{told} {silent}");
+    assert!(shown > 10 && silent > 120, "{shown} {silent}");
 }

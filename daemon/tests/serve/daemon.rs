@@ -148,8 +148,8 @@ impl Daemon {
         let mut line = String::new();
         let stdout = child.stdout.take().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut line).expect("stdout is text");
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
-        let address = told["listen"].as_str().expect("an address").to_owned();
+        let started: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let address = started["listen"].as_str().expect("an address").to_owned();
         self.running = Some(Running { child, address });
     }
 

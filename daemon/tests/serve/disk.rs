@@ -22,9 +22,9 @@ async fn boards_that_storage_has_interrupted_go_on_by_themselves() {
     while daemon.get("/readyz").await.status.is_success() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let told = daemon.get("/readyz").await;
-    told.expect_problem(503, "not_ready");
-    assert!(told.text.contains("locked by another program"), "{}", told.text);
+    let answer = daemon.get("/readyz").await;
+    answer.expect_problem(503, "not_ready");
+    assert!(answer.text.contains("locked by another program"), "{}", answer.text);
     daemon.get("/healthz").await.expect_status(200);
     holder.execute_batch("ROLLBACK;").expect("it is held");
     while !daemon.get("/readyz").await.status.is_success() {

@@ -532,8 +532,8 @@ async fn operators() {
     api.ask_with(Method::GET, "/v1/audit-log", &[], None, &as_admin).await.expect_status(200);
     let metrics = api.daemon.request(Method::GET, "/metrics", &as_admin, None).await;
     // Values differ from run to run; names, types and help texts are the API.
-    let told: Vec<&str> = metrics.text.lines().filter(|line| line.starts_with('#')).collect();
-    writeln!(api.text, "### GET /metrics\n\n200\n{}", told.join("\n")).expect("a string takes it");
+    let descriptions: Vec<&str> = metrics.text.lines().filter(|line| line.starts_with('#')).collect();
+    writeln!(api.text, "### GET /metrics\n\n200\n{}", descriptions.join("\n")).expect("a string takes it");
     insta::assert_snapshot!("operators", api.text);
 }
 

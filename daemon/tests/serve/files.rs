@@ -195,8 +195,8 @@ async fn an_answer_has_the_room_that_is_asked_for_and_what_is_not_in_it_was_not_
     let text: String = (1..=400).map(|at| format!("line {at}\n")).collect();
     std::fs::write(office.file("src/a.py"), text).expect("a file");
     let lease = office.lease("ada").await;
-    let asks = async |room: u64, anew: bool, arguments: Value| {
-        let body = json!({"worker": "ada", "room": room, "anew": anew, "arguments": arguments});
+    let asks = async |room: u64, has_restarted: bool, arguments: Value| {
+        let body = json!({"worker": "ada", "room": room, "anew": has_restarted, "arguments": arguments});
         office.daemon.post(&format!("{lease}/files"), &body).await
     };
     let shown = asks(2_000, false, json!({"command": "view", "path": "src/a.py"})).await.expect_status(200);
@@ -220,8 +220,8 @@ async fn an_answer_has_the_room_that_is_asked_for_and_what_is_not_in_it_was_not_
         .expect_status(202);
     let wait = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "read_view", "arguments": {"wait": 30}}});
     office.daemon.post(&seat, &wait).await.expect_status(200);
-    let told = office.daemon.post_with(&seat, &view, &[("patchboard-room", "1500")]).await.expect_status(200);
-    let text = told["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{told}"));
+    let answer = office.daemon.post_with(&seat, &view, &[("patchboard-room", "1500")]).await.expect_status(200);
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
     assert!(text.chars().count() <= 1_500 && text.contains("shows what follows"), "{text}");
     office.daemon.post_with(&seat, &view, &[("patchboard-room", "all")]).await.expect_problem(422, "bad_body");
     // A client that resumes under a new lease gets `reads_lost`, once.
@@ -296,16 +296,16 @@ async fn a_directory_that_lost_what_is_the_workspaces_own_is_opened_anew() {
 async fn tool(office: &Office, worker: &str, tool: &str, arguments: Value) -> (Value, bool) {
     let message =
         json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
-    let told = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.expect_status(200);
-    let result = told["result"].clone();
-    let is_error = result["isError"].as_bool().unwrap_or_else(|| panic!("{told}"));
+    let answer = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.expect_status(200);
+    let result = answer["result"].clone();
+    let is_error = result["isError"].as_bool().unwrap_or_else(|| panic!("{answer}"));
     (result, is_error)
 }
 
 async fn tools(office: &Office, worker: &str) -> Vec<Value> {
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}});
-    let told = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.expect_status(200);
-    told["result"]["tools"].as_array().expect("a list").clone()
+    let answer = office.daemon.post(&format!("/mcp/{}/{worker}", office.board), &message).await.expect_status(200);
+    answer["result"]["tools"].as_array().expect("a list").clone()
 }
 
 #[tokio::test]
@@ -364,6 +364,6 @@ async fn a_seat_with_files_is_an_editor() {
     assert_eq!(view["structuredContent"]["asked"], true, "{view}");
     // Tools that are not listed cannot be called.
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "propose_patch", "arguments": {}}});
-    let told = office.daemon.post(&format!("/mcp/{}/ada", office.board), &message).await.expect_status(200);
-    assert_eq!(told["error"]["data"]["code"], "no_such_tool", "{told}");
+    let answer = office.daemon.post(&format!("/mcp/{}/ada", office.board), &message).await.expect_status(200);
+    assert_eq!(answer["error"]["data"]["code"], "no_such_tool", "{answer}");
 }

@@ -166,23 +166,23 @@ async fn a_key_is_apart_for_each_scope_and_its_records_are_found_by_it() {
     let reader = bearer(format!("board:{board}"));
     let proposal = json!({"worker": "walker", "patch": [{"op": "add", "path": "/steps/-", "value": 3}]});
     let mut found = Vec::new();
-    for who in [&admin, &seat] {
-        let headers = [("authorization", who.as_str()), ("idempotency-key", "one")];
+    for token in [&admin, &seat] {
+        let headers = [("authorization", token.as_str()), ("idempotency-key", "one")];
         let first = daemon.post_with(&proposals, &proposal, &headers).await;
         assert!(first.expect_status(200)["outcome"] == "committed" && !first.is_replayed());
         assert!(daemon.post_with(&proposals, &proposal, &headers).await.is_replayed());
         found.push(first.json()["seq"].clone());
     }
-    let by_key = async |who: &str| {
-        let page = daemon.request(Method::GET, &journal, &[("authorization", who)], None).await.expect_status(200);
+    let by_key = async |token: &str| {
+        let page = daemon.request(Method::GET, &journal, &[("authorization", token)], None).await.expect_status(200);
         page["records"].as_array().expect("records").iter().map(|record| record["seq"].clone()).collect::<Vec<Value>>()
     };
     assert_eq!(by_key(&admin).await, found[..1]);
     assert_eq!(by_key(&reader).await, [Value::Null; 0]);
     let headers = [("authorization", admin.as_str())];
     let signal = json!({"name": "more"});
-    let told = [headers[0], ("idempotency-key", "two")];
-    daemon.post_with(&format!("/v1/boards/{board}/signals"), &signal, &told).await.expect_status(202);
+    let keyed = [headers[0], ("idempotency-key", "two")];
+    daemon.post_with(&format!("/v1/boards/{board}/signals"), &signal, &keyed).await.expect_status(202);
     let path = format!("/v1/boards/{board}/journal?key=two");
     let page = daemon.request(Method::GET, &path, &headers, None).await.expect_status(200);
     assert_eq!((&page["records"][0]["kind"], &page["records"][1]), (&json!("signal"), &Value::Null));

@@ -85,12 +85,12 @@ async fn a_board_inside_that_its_provider_pauses_is_paused_wherever_it_is_listed
         daemon.until(outer, "paused").await;
         let listed = daemon.get("/v1/boards").await.expect_status(200);
         let boards = listed["boards"].as_array().expect("a list").iter();
-        let told: Vec<_> = boards.map(|board| (board["status"].clone(), board["cause"].clone())).collect();
-        assert_eq!(told, vec![(json!("paused"), json!("provider_unavailable")); 2]);
+        let states: Vec<_> = boards.map(|board| (board["status"].clone(), board["cause"].clone())).collect();
+        assert_eq!(states, vec![(json!("paused"), json!("provider_unavailable")); 2]);
         let output = daemon.command(&["boards"]).output().expect("the binary can be run");
         let text = String::from_utf8(output.stdout).expect("text");
-        let told: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        assert!(told.len() == 2 && told.iter().all(|board| board["status"] == "paused"), "{text}");
+        let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert!(rows.len() == 2 && rows.iter().all(|board| board["status"] == "paused"), "{text}");
         daemon.kill();
         daemon.start();
     }

@@ -126,8 +126,8 @@ async fn an_expired_lease_is_given_to_another_and_the_late_answer_recorded() {
     daemon.post(&format!("{path}/1:1/answer"), &step(1)).await.expect_problem(409, "invocation_closed");
     assert_eq!(daemon.post(&format!("{path}/1:2/answer"), &step(2)).await.expect_status(200)["outcome"], "committed");
     let records = daemon.get(&format!("/v1/boards/{board}/journal?kind=failed,late")).await.expect_status(200);
-    let told: Vec<_> = records["records"].as_array().expect("records").iter().map(|it| &it["code"]).collect();
-    assert_eq!(told, ["lease_expired", "invocation_closed"], "{records}");
+    let codes: Vec<_> = records["records"].as_array().expect("records").iter().map(|it| &it["code"]).collect();
+    assert_eq!(codes, ["lease_expired", "invocation_closed"], "{records}");
 }
 
 #[tokio::test]

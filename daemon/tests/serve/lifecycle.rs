@@ -52,10 +52,10 @@ async fn a_worker_is_stepped_while_the_daemon_has_its_board() {
         let ran = command.output().expect("the binary can be run");
         (ran.status.code(), String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr))
     };
-    let (code, told) = step(&seq("committed", "walker"), "walker");
-    assert!(code == Some(0) && told.contains(r#""same":true"#), "{told}");
-    let (code, told) = step(&seq("invoked", "other"), "other");
-    assert!(code == Some(2) && told.contains("nobody_to_ask") && told.contains("--reply"), "{told}");
+    let (code, printed) = step(&seq("committed", "walker"), "walker");
+    assert!(code == Some(0) && printed.contains(r#""same":true"#), "{printed}");
+    let (code, printed) = step(&seq("invoked", "other"), "other");
+    assert!(code == Some(2) && printed.contains("nobody_to_ask") && printed.contains("--reply"), "{printed}");
     // A dry run is no proposal: the board's state is unchanged, and it accepts more.
     assert_eq!(steps().await, json!([1]));
     daemon.post(&format!("/v1/boards/{board}/signals"), &json!({"name": "more"})).await.expect_status(202);

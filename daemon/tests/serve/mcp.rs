@@ -57,14 +57,14 @@ async fn calls(daemon: &Daemon, token: &str, tool: &str, arguments: Value) -> (V
 }
 
 async fn does(daemon: &Daemon, token: &str, tool: &str, arguments: Value) -> Value {
-    let (told, is_error) = calls(daemon, token, tool, arguments).await;
-    assert!(!is_error, "{tool}: {told}");
-    told
+    let (content, is_error) = calls(daemon, token, tool, arguments).await;
+    assert!(!is_error, "{tool}: {content}");
+    content
 }
 
 async fn refuses(daemon: &Daemon, token: &str, tool: &str, arguments: Value, code: &str) {
-    let (told, is_error) = calls(daemon, token, tool, arguments).await;
-    assert!(is_error && told["code"] == code, "{tool}: {told}");
+    let (content, is_error) = calls(daemon, token, tool, arguments).await;
+    assert!(is_error && content["code"] == code, "{tool}: {content}");
 }
 
 fn step(value: u32) -> Value {
@@ -82,12 +82,12 @@ async fn a_token_opens_its_own_seat_and_a_wider_one_the_seat_that_is_named() {
         &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
     );
     for (token, path) in [(&walker, "/mcp"), (&walker, seat.as_str()), (&admin, seat.as_str())] {
-        let told = send(&daemon, token, path, hello.clone(), &[]).await;
-        assert!(!told.headers.contains_key("mcp-session-id"), "there are no sessions");
-        let told = told.expect_status(200);
-        assert_eq!(told["result"]["serverInfo"]["name"], "patchboard", "{told}");
-        assert_eq!(told["result"]["protocolVersion"], "2025-06-18");
-        assert!(told["result"]["capabilities"]["resources"].get("subscribe").is_none(), "{told}");
+        let answer = send(&daemon, token, path, hello.clone(), &[]).await;
+        assert!(!answer.headers.contains_key("mcp-session-id"), "there are no sessions");
+        let answer = answer.expect_status(200);
+        assert_eq!(answer["result"]["serverInfo"]["name"], "patchboard", "{answer}");
+        assert_eq!(answer["result"]["protocolVersion"], "2025-06-18");
+        assert!(answer["result"]["capabilities"]["resources"].get("subscribe").is_none(), "{answer}");
     }
     for token in [&admin, &read] {
         send(&daemon, token, "/mcp", hello.clone(), &[]).await.expect_problem(400, "bad_path");
@@ -98,10 +98,10 @@ async fn a_token_opens_its_own_seat_and_a_wider_one_the_seat_that_is_named() {
     send(&daemon, &admin, "/mcp/another/walker", hello.clone(), &[]).await.expect_problem(404, "no_such_board");
     send(&daemon, "pb_wrong", "/mcp", hello.clone(), &[]).await.expect_problem(401, "unauthorized");
     // The blueprint does not define this worker.
-    let told = send(&daemon, &admin, &format!("/mcp/{board}/nobody"), call("read_view", &json!({})), &[])
+    let answer = send(&daemon, &admin, &format!("/mcp/{board}/nobody"), call("read_view", &json!({})), &[])
         .await
         .expect_status(200);
-    assert_eq!(told["result"]["structuredContent"]["code"], "no_such_worker", "{told}");
+    assert_eq!(answer["result"]["structuredContent"]["code"], "no_such_worker", "{answer}");
     // A worker with an agent in the daemon has no calls to lease.
     let other = daemon.token(&format!("seat:{board}/other"));
     assert_eq!(does(&daemon, &other, "read_view", json!({})).await["asked"], false);
@@ -312,10 +312,10 @@ async fn a_seat_learns_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
     keep(json!([{"op": "replace", "path": "/rooms/quelm/members", "value": ["ann", "<QUELM> 3"]}])).await;
     let add =
         json!({"patch": [{"op": "add", "path": "/rooms/zundov/said/-", "value": "yes"}], "lease": asked["lease"]});
-    let (told, _) = calls(&daemon, &token, "propose_patch", add).await;
-    assert!(told["code"] == "stale_read" && told.to_string().contains("<QUELM> 3"), "{told}");
-    for told in [read("state").await, read("log").await, daemon.request(Method::GET, &past, &ann, None).await.text] {
-        assert!(told.contains("quelm"), "{told}");
+    let (answer, _) = calls(&daemon, &token, "propose_patch", add).await;
+    assert!(answer["code"] == "stale_read" && answer.to_string().contains("<QUELM> 3"), "{answer}");
+    for text in [read("state").await, read("log").await, daemon.request(Method::GET, &past, &ann, None).await.text] {
+        assert!(text.contains("quelm"), "{text}");
     }
     let asked = does(&daemon, &token, "read_view", json!({"wait": 30})).await;
     let enough = json!({"patch": [], "lease": asked["lease"]});
@@ -326,16 +326,16 @@ async fn a_seat_learns_of_rooms_that_it_may_read_now_whenever_it_asks_about() {
     keep(json!([{"op": "replace", "path": "/rooms/quelm/members", "value": ["bob"]}])).await;
     let then = daemon.request(Method::GET, &past, &as_admin, None).await;
     assert!(then.expect_status(200)["text"].as_str().is_some_and(|view| view.contains("<QUELM>")), "{}", then.text);
-    let told = [
+    let texts = [
         read("state").await,
         read("log").await,
         does(&daemon, &token, "explain_rejection", json!({})).await.to_string(),
         does(&daemon, &token, "read_view", json!({})).await.to_string(),
         daemon.request(Method::GET, &past, &ann, None).await.text,
     ];
-    for (nth, told) in told.iter().enumerate() {
-        assert!(!told.contains("quelm") && !told.contains("QUELM"), "{nth}: {told}");
-        assert!(told.contains(if matches!(nth, 1 | 2) { "stale_read" } else { "zundov" }), "{nth}: {told}");
+    for (nth, text) in texts.iter().enumerate() {
+        assert!(!text.contains("quelm") && !text.contains("QUELM"), "{nth}: {text}");
+        assert!(text.contains(if matches!(nth, 1 | 2) { "stale_read" } else { "zundov" }), "{nth}: {text}");
     }
     for view in [past.as_str(), past.split_once('?').expect("a query").0] {
         let own = daemon.request(Method::GET, view, &ann, None).await.expect_status(200);
@@ -367,19 +367,19 @@ async fn the_program_writes_messages_and_nothing_else() {
     let url = format!("http://{}", daemon.address());
     let ping = message("ping", &json!({}));
     let lines = format!("\nnot JSON\n{}\n{ping}\n", json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-    let told = passes_on(&daemon, &["--url", &url], &token, lines.as_bytes());
+    let answers = passes_on(&daemon, &["--url", &url], &token, lines.as_bytes());
     assert_eq!(
-        (told.len(), &told[0]["error"]["code"], &told[1]["result"]),
+        (answers.len(), &answers[0]["error"]["code"], &answers[1]["result"]),
         (2, &json!(-32700), &json!({})),
-        "{told:?}"
+        "{answers:?}"
     );
-    let told = passes_on(&daemon, &["--url", &url], &token, b"\xff\n");
-    assert_eq!(told[0]["error"]["data"]["code"], "not_json", "{told:?}");
-    let told = passes_on(&daemon, &["--url", &url], &token, b"[]\n");
-    assert_eq!((&told[0]["error"]["code"], &told[0]["id"]), (&json!(-32600), &json!(null)), "{told:?}");
+    let answers = passes_on(&daemon, &["--url", &url], &token, b"\xff\n");
+    assert_eq!(answers[0]["error"]["data"]["code"], "not_json", "{answers:?}");
+    let answers = passes_on(&daemon, &["--url", &url], &token, b"[]\n");
+    assert_eq!((&answers[0]["error"]["code"], &answers[0]["id"]), (&json!(-32600), &json!(null)), "{answers:?}");
     // The last line may lack a newline.
     assert_eq!(passes_on(&daemon, &["--url", &url], &token, ping.as_bytes())[0]["result"], json!({}));
-    let code = |told: Vec<Value>| told[0]["error"]["data"]["code"].as_str().expect("a code").to_owned();
+    let code = |answers: Vec<Value>| answers[0]["error"]["data"]["code"].as_str().expect("a code").to_owned();
     assert_eq!(code(passes_on(&daemon, &["--url", &url], "pb_wrong", ping.as_bytes())), "unauthorized");
     let other = ["--url", url.as_str(), "--board", board.as_str(), "--worker", "other"];
     assert_eq!(code(passes_on(&daemon, &other, &token, ping.as_bytes())), "forbidden");

@@ -474,9 +474,12 @@ fn a_wrong_table_keeps_the_daemon_from_starting_and_names_the_line() {
     ] {
         daemon.configure(text);
         let ran = daemon.command(&["serve", "--listen", "127.0.0.1:0"]).output().expect("the binary can be run");
-        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
-        assert_eq!(ran.status.code(), Some(2), "{told}");
-        assert!(told.contains("bad_config") && told.contains(line) && told.contains("patchboard.toml"), "{told}");
+        let stderr = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(2), "{stderr}");
+        assert!(
+            stderr.contains("bad_config") && stderr.contains(line) && stderr.contains("patchboard.toml"),
+            "{stderr}"
+        );
     }
 }
 
@@ -490,16 +493,16 @@ async fn the_command_sends_a_test_notice_and_says_what_came_of_it() {
         tokio::task::spawn_blocking(move || command.output().expect("the binary can be run"))
     };
     let ran = run().await.expect("it ends");
-    let told: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
-    assert_eq!((ran.status.code(), &told["receivers"][0]["delivered"]), (Some(0), &json!(true)), "{told}");
+    let report: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    assert_eq!((ran.status.code(), &report["receivers"][0]["delivered"]), (Some(0), &json!(true)), "{report}");
     let (headers, body, notice) = receiver.until(|notice| notice["kind"] == "test").await;
     assert_signed(&headers, &body);
-    assert_eq!(notice["id"], told["id"]);
+    assert_eq!(notice["id"], report["id"]);
     receiver.answers(500);
     let ran = run().await.expect("it ends");
-    let told: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
-    assert_eq!(ran.status.code(), Some(1), "{told}");
-    assert!(told["receivers"][0]["why"].as_str().is_some_and(|why| why.contains("500")), "{told}");
+    let report: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    assert_eq!(ran.status.code(), Some(1), "{report}");
+    assert!(report["receivers"][0]["why"].as_str().is_some_and(|why| why.contains("500")), "{report}");
     daemon.configure("");
     assert_eq!(run().await.expect("it ends").status.code(), Some(2));
 }
@@ -547,13 +550,13 @@ fn a_webhook_behind_tls_is_trusted_by_its_certificate() {
         let ran = command.output().expect("the binary can be run");
         (ran.status.code(), serde_json::from_slice::<Value>(&ran.stdout).expect("JSON"))
     };
-    let (code, told) = run(Some("ca.pem"));
-    assert_eq!((code, &told["receivers"][0]["delivered"]), (Some(0), &json!(true)), "{told}");
+    let (code, report) = run(Some("ca.pem"));
+    assert_eq!((code, &report["receivers"][0]["delivered"]), (Some(0), &json!(true)), "{report}");
     let request = requests.recv_timeout(Duration::from_secs(30)).expect("it came");
     assert!(request.starts_with("POST /hook") && request.contains("webhook-signature: v1,"), "{request}");
-    let (code, told) = run(None);
-    assert_eq!(code, Some(1), "{told}");
-    assert!(told["receivers"][0]["why"].as_str().is_some_and(|why| why.contains("certificate")), "{told}");
+    let (code, report) = run(None);
+    assert_eq!(code, Some(1), "{report}");
+    assert!(report["receivers"][0]["why"].as_str().is_some_and(|why| why.contains("certificate")), "{report}");
     assert!(requests.try_recv().is_err(), "nothing is sent to who cannot prove itself");
 }
 
@@ -627,8 +630,8 @@ async fn heads_come_signed_and_verify_takes_them_back() {
     let verify =
         |daemon: &Daemon| daemon.command(&["verify", "--heads", kept]).output().expect("the binary can be run");
     let sound = verify(&daemon);
-    let told = String::from_utf8_lossy(&sound.stdout);
-    assert!(sound.status.success() && told.contains(&board) && told.contains(&other), "{told}");
+    let stdout = String::from_utf8_lossy(&sound.stdout);
+    assert!(sound.status.success() && stdout.contains(&board) && stdout.contains(&other), "{stdout}");
     fs::write(kept, body.replace(ended["head"]["hash"].as_str().expect("a hash"), &"0".repeat(64))).expect("written");
     assert_eq!(verify(&daemon).status.code(), Some(1));
 }

@@ -170,7 +170,7 @@ async fn a_board_of_a_daemon_is_resumed_and_retried_by_command() {
     let made = daemon.post("/v1/boards", &json!({ "source": source })).await.expect_status(201);
     let board = made["board"].as_str().expect("an id");
     let url = format!("http://{}", daemon.address());
-    let told = |command: &str| {
+    let printed = |command: &str| {
         let output = daemon.command(&[command, board]).output().expect("the binary can be run");
         assert!(String::from_utf8_lossy(&output.stderr).contains("--url"), "the refusal names the way: {output:?}");
         let output = daemon.command(&[command, board, "--url", &url]).output().expect("the binary can be run");
@@ -178,9 +178,9 @@ async fn a_board_of_a_daemon_is_resumed_and_retried_by_command() {
         serde_json::from_slice::<Value>(&output.stdout).expect("JSON")["board"].clone()
     };
     daemon.until(board, "paused").await;
-    assert_eq!(told("resume"), board);
+    assert_eq!(printed("resume"), board);
     daemon.until(board, "quiescent").await;
-    assert_eq!(told("retry"), board);
+    assert_eq!(printed("retry"), board);
     for _ in 0..300 {
         if daemon.get(&format!("/v1/boards/{board}")).await.expect_status(200)["version"] == 1 {
             return;

@@ -89,9 +89,9 @@ async fn a_worker_learns_what_it_has_asked_through_a_kill() {
     let mut answer = json!({"agrees": true, "digest": question["digest"]});
     daemon.post(&path, &answer).await.expect_problem(422, "answer_not_offered");
     answer["text"] = "as far as you like".into();
-    let told = daemon.post(&path, &answer).await.expect_status(200);
-    assert_eq!(told["outcome"], "answered");
-    assert_eq!(daemon.post(&path, &answer).await.expect_status(200), told, "the same answer once more");
+    let answered = daemon.post(&path, &answer).await.expect_status(200);
+    assert_eq!(answered["outcome"], "answered");
+    assert_eq!(daemon.post(&path, &answer).await.expect_status(200), answered, "the same answer once more");
     answer["text"] = "no further".into();
     daemon.post(&path, &answer).await.expect_problem(409, "not_pending");
     daemon.until(&board, "quiescent").await;
@@ -123,8 +123,8 @@ async fn the_command_line_answers_over_http_with_a_token_that_may() {
         let mut command = daemon.command(&[arguments, &["--quiet", "--url", &url]].concat());
         let ran = command.env("PATCHBOARD_TOKEN", token).output().expect("the binary can be run");
         let text = if ran.status.success() { ran.stdout } else { ran.stderr };
-        let told: Value = serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"));
-        (ran.status.code().expect("a code"), told)
+        let printed: Value = serde_json::from_slice(&text).unwrap_or_else(|error| panic!("{error}: {text:?}"));
+        (ran.status.code().expect("a code"), printed)
     };
     let asked = || loop {
         let (code, inbox) = run(&["inbox"], &admin);
@@ -136,11 +136,11 @@ async fn the_command_line_answers_over_http_with_a_token_that_may() {
     };
     let first = asked();
     assert_eq!(run(&["inbox"], "").1["error"]["code"], "unauthorized");
-    let (code, told) = run(&["answer", &board, &first, "--text", "to the end"], &read);
-    assert_eq!((code, &told["error"]["code"]), (2, &json!("forbidden")));
+    let (code, printed) = run(&["answer", &board, &first, "--text", "to the end"], &read);
+    assert_eq!((code, &printed["error"]["code"]), (2, &json!("forbidden")));
     // An administrator can read the question and cannot answer for the person.
-    let (code, told) = run(&["answer", &board, &first, "--text", "to the end"], &admin);
-    assert_eq!((code, &told["error"]["code"]), (2, &json!("not_the_person")));
+    let (code, printed) = run(&["answer", &board, &first, "--text", "to the end"], &admin);
+    assert_eq!((code, &printed["error"]["code"]), (2, &json!("not_the_person")));
     assert_eq!(run(&["answer", &board, &first], &guide).1["error"]["code"], "answer_missing");
     assert_eq!(run(&["answer", &board, "999", "--text", "x"], &guide).1["error"]["code"], "not_pending");
     assert_eq!(run(&["answer", &board, &first, "--text", "to the end"], &guide).1["outcome"], "answered");

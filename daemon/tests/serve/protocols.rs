@@ -49,9 +49,9 @@ async fn work_is_handed_over_and_pending_handoffs_outlive_a_kill() {
     daemon.get(&format!("{handoffs}?agent=dan")).await.expect_problem(404, "no_such_worker");
 
     let waits = async |daemon: &Daemon, agent: &str| -> Vec<String> {
-        let told = daemon.get(&format!("{handoffs}?agent={agent}")).await.expect_status(200);
+        let page = daemon.get(&format!("{handoffs}?agent={agent}")).await.expect_status(200);
         let of = |handoff: &Value| handoff["request_id"].as_str().expect("an id").to_owned();
-        told["handoffs"].as_array().expect("a list").iter().map(of).collect()
+        page["handoffs"].as_array().expect("a list").iter().map(of).collect()
     };
     // The second call is dispatched when the second handoff is offered.
     lease(&daemon, &board, "bob").await;
@@ -107,8 +107,8 @@ async fn a_request_of_the_protocol_names_its_agent_and_may_say_more() {
     assert_eq!(daemon.post(&format!("{board}/handoffs"), &request).await.expect_status(200)["outcome"], "committed");
     let seen = daemon.get(&format!("{board}/handoffs/h1")).await.expect_status(200);
     assert_eq!((&seen["from_agent"], &seen["x-trace"]), (&json!("ada"), &Value::Null));
-    let nobodys = json!({"request_id": "h2"});
-    daemon.post(&format!("{board}/handoffs"), &nobodys).await.expect_problem(422, "bad_body");
+    let unaddressed = json!({"request_id": "h2"});
+    daemon.post(&format!("{board}/handoffs"), &unaddressed).await.expect_problem(422, "bad_body");
     // Both names may be given if their values agree.
     let asks = |id: &str, changes: Value| {
         let mut asked = request.clone();
@@ -142,8 +142,8 @@ async fn a_workflow_is_checked_run_waited_for_and_resumed() {
     assert_eq!((&refused["valid"], &refused["error_code"]), (&json!(false), &json!("workflow_cycle_detected")));
     assert_eq!(refused["cycle"], json!(["a", "b"]));
     let sound = json!({"nodes": {"a": {}, "b": {"dependencies": ["a"]}}});
-    let told = daemon.post("/v1/workflows/check", &json!({"workflow": sound})).await.expect_status(200);
-    assert_eq!((&told["valid"], &told["stages"]), (&json!(true), &json!([["a"], ["b"]])));
+    let checked = daemon.post("/v1/workflows/check", &json!({"workflow": sound})).await.expect_status(200);
+    assert_eq!((&checked["valid"], &checked["stages"]), (&json!(true), &json!([["a"], ["b"]])));
     daemon.post("/v1/workflows/check", &json!({"workflow": {"nodes": 1}})).await.expect_problem(422, "bad_body");
 
     // A cyclic workflow is rejected before anything is stored.

@@ -53,8 +53,8 @@ impl Room {
     /// Sends a request to the room as the answer to the worker's next call.
     async fn works(&self, part: &str, mut body: Value) {
         body["lease"] = self.lease(body["worker"].as_str().expect("a worker")).await;
-        let told = self.post(&format!("/v1/boards/{}/room/{part}", self.board), &body).await.expect_status(200);
-        assert_eq!(told["outcome"], "committed");
+        let answer = self.post(&format!("/v1/boards/{}/room/{part}", self.board), &body).await.expect_status(200);
+        assert_eq!(answer["outcome"], "committed");
     }
 
     async fn votes(&self, critic: &str, confidence: f64) {
@@ -224,6 +224,6 @@ async fn a_worker_that_may_not_read_the_decisions_gets_none_of_them() {
     get(author, "?worker=author").await.expect_problem(404, "no_such_artifact");
     let output = room.daemon.command(&["room", "wait", &room.board, "plan-1", "--timeout", "0s"]).output();
     let output = output.expect("the binary can be run");
-    let told: Value = serde_json::from_slice(&output.stderr).expect("JSON");
-    assert_eq!((output.status.code(), &told["error"]["code"]), (Some(2), &json!("no_such_artifact")));
+    let printed: Value = serde_json::from_slice(&output.stderr).expect("JSON");
+    assert_eq!((output.status.code(), &printed["error"]["code"]), (Some(2), &json!("no_such_artifact")));
 }

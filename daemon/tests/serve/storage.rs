@@ -123,7 +123,7 @@ async fn rows_of_departments_are_erased_or_kept_as_it_is_said() {
         let path = format!("/v1/boards/{board}/redactions");
         let mut asked = json!({"places": ["/request/who"], "replace": "withheld"});
         let refused = daemon.post(&path, &asked).await.expect_problem(409, "kept_by_departments");
-        assert!(refused["detail"].as_str().is_some_and(|told| told.contains("department notes (1)")), "{refused}");
+        assert!(refused["detail"].as_str().is_some_and(|detail| detail.contains("department notes (1)")), "{refused}");
         asked["departments"] = "whatever".into();
         daemon.post(&path, &asked).await.expect_problem(422, "bad_body");
         asked["departments"] = rows.into();
@@ -157,8 +157,8 @@ async fn commands_that_write_the_file_anew_leave_a_daemon_alone() {
     for arguments in [["redact", &board, "/request/who"].as_slice(), &["vacuum"]] {
         let refused = daemon.command(arguments).output().expect("the binary can be run");
         assert_eq!(refused.status.code(), Some(2));
-        let told: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
-        assert_eq!(told["error"]["code"], "already_served");
+        let printed: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
+        assert_eq!(printed["error"]["code"], "already_served");
     }
     let vacuumed = daemon.post("/v1/vacuum", &json!(null)).await.expect_status(200);
     assert!(vacuumed["bytes_after"].as_u64() > Some(0), "{vacuumed}");

@@ -64,8 +64,8 @@ mod with {
         std::fs::write(daemon.path().join("patchboard.toml"), config).expect("a file can be written");
         let refused = daemon.command(&["serve", "--listen", "127.0.0.1:0"]).output().expect("the binary can be run");
         assert_eq!(refused.status.code(), Some(2));
-        let told: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
-        assert_eq!(told["error"]["code"], "bad_tls");
+        let printed: Value = serde_json::from_slice(&refused.stderr).expect("JSON");
+        assert_eq!(printed["error"]["code"], "bad_tls");
     }
 }
 
@@ -77,6 +77,6 @@ fn a_binary_without_tls_refuses_to_listen_without_it() {
     std::fs::write(daemon.path().join("patchboard.toml"), config).expect("a file can be written");
     let refused = daemon.command(&["serve", "--listen", "127.0.0.1:0"]).output().expect("the binary can be run");
     assert_eq!(refused.status.code(), Some(2));
-    let told: serde_json::Value = serde_json::from_slice(&refused.stderr).expect("JSON");
-    assert_eq!(told["error"]["code"], "no_tls");
+    let printed: serde_json::Value = serde_json::from_slice(&refused.stderr).expect("JSON");
+    assert_eq!(printed["error"]["code"], "no_tls");
 }

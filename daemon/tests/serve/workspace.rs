@@ -62,9 +62,9 @@ fn command(directory: &Path, arguments: &[&str]) -> Command {
 fn journal(directory: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_patchboard"));
     let data = directory.join(".patchboard/workspace");
-    let told = command.args(arguments).arg("--data-dir").arg(data).output().expect("the binary can be run");
-    assert!(told.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&told.stderr));
-    String::from_utf8(told.stdout).expect("UTF-8")
+    let output = command.args(arguments).arg("--data-dir").arg(data).output().expect("the binary can be run");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 /// An agent process and its client connection.
@@ -86,8 +86,8 @@ impl Agent {
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("it is piped"));
         let mut agent = Self { child, stdin, stdout: BufReader::new(stdout), asked: 0 };
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": client, "version": "1"}});
-        let told = agent.ask("initialize", &hello);
-        assert_eq!(told["result"]["serverInfo"]["name"], "patchboard", "{told}");
+        let answer = agent.ask("initialize", &hello);
+        assert_eq!(answer["result"]["serverInfo"]["name"], "patchboard", "{answer}");
         agent
     }
 
@@ -110,9 +110,9 @@ impl Agent {
 
     /// Calls a tool; returns its text, and the code if it is an error.
     fn call(&mut self, tool: &str, arguments: &Value) -> (String, Option<String>) {
-        let told = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
-        let result = &told["result"];
-        let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
+        let answer = self.ask("tools/call", &json!({"name": tool, "arguments": arguments}));
+        let result = &answer["result"];
+        let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
         let code = (result["isError"] == true)
             .then(|| result["structuredContent"]["code"].as_str().expect("a code").to_owned());
         (text, code)
@@ -125,8 +125,8 @@ impl Agent {
     }
 
     fn refuses(&mut self, code: &str, tool: &str, arguments: &Value) -> String {
-        let (text, told) = self.call(tool, arguments);
-        assert_eq!(told.as_deref(), Some(code), "{tool}: {text}");
+        let (text, found) = self.call(tool, arguments);
+        assert_eq!(found.as_deref(), Some(code), "{tool}: {text}");
         text
     }
 
@@ -179,8 +179,8 @@ fn host(directory: &Path) -> u32 {
 
 /// Returns the state of a process as `ps` prints it; empty if there is none.
 fn state(pid: u32) -> String {
-    let told = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().expect("ps can be run");
-    String::from_utf8_lossy(&told.stdout).trim().to_owned()
+    let output = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output().expect("ps can be run");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 /// Returns true if a process runs. A zombie does not count.
@@ -286,9 +286,13 @@ fn names_are_distinguished_and_what_is_said_in_one_is_kept_by_the_next_host() {
     let (mut ada, mut other) = (Agent::new(path, "t", &named), Agent::new(path, "t", &named));
     let hello =
         json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-    let told = other.ask("initialize", &hello)["result"]["instructions"].as_str().expect("instructions").to_owned();
+    let instructions =
+        other.ask("initialize", &hello)["result"]["instructions"].as_str().expect("instructions").to_owned();
     let root = path.canonicalize().expect("it is there").display().to_string();
-    assert!(told.contains("you are called ada-2, as another agent is called ada") && told.contains(&root), "{told}");
+    assert!(
+        instructions.contains("you are called ada-2, as another agent is called ada") && instructions.contains(&root),
+        "{instructions}"
+    );
     ada.does("view", &json!({"path": "a.py"}));
     ada.does("str_replace", &Agent::replaces("return 1", "return 2"));
     other.does("view", &json!({"path": "a.py"}));
@@ -336,8 +340,8 @@ fn what_other_editors_would_do_is_understood() {
 fn what_it_cannot_begin_with_is_said_and_links_are_not_followed() {
     let directory = directory();
     let refused = |output: Output, code: &str| {
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && told.contains(code), "{code}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && stderr.contains(code), "{code}: {stderr}");
         assert!(output.stdout.is_empty());
     };
     let run = |mut command: Command| command.stdin(Stdio::null()).output().expect("the binary can be run");
@@ -347,8 +351,11 @@ fn what_it_cannot_begin_with_is_said_and_links_are_not_followed() {
         refused(run(command(directory.path(), &["--name", name])), "bad_name");
     }
     // `--host` needs the host's lock on stdin, which only an agent that starts a host passes on.
-    let told = run(command(directory.path(), &["--host"]));
-    assert!(told.status.code() == Some(1) && String::from_utf8_lossy(&told.stderr).contains("no_host"), "{told:?}");
+    let output = run(command(directory.path(), &["--host"]));
+    assert!(
+        output.status.code() == Some(1) && String::from_utf8_lossy(&output.stderr).contains("no_host"),
+        "{output:?}"
+    );
     refused(run(command(directory.path(), &["--url", "http://127.0.0.1:1"])), "--url");
     refused(run(command(directory.path(), &["--board", "b", "--worker", "w"])), "cannot be used with");
     // `PATCHBOARD_URL` is ignored with `--workspace`.

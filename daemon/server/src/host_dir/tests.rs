@@ -9,13 +9,13 @@ fn address(port: u16) -> Address {
     Address { port, token: "t".to_owned(), board: "b".to_owned(), pid: 7 }
 }
 
-fn refused<T>(told: Result<T, Failure>, why: &str) {
-    refused_with("workspace_untrusted", told, why);
+fn refused<T>(result: Result<T, Failure>, why: &str) {
+    refused_with("workspace_untrusted", result, why);
 }
 
-fn refused_with<T>(code: &str, told: Result<T, Failure>, why: &str) {
-    let Some(Failure::Error(told)) = told.err() else { panic!("it is not refused") };
-    assert!(told.code == code && told.message.contains(why), "{}", told.message);
+fn refused_with<T>(code: &str, result: Result<T, Failure>, why: &str) {
+    let Some(Failure::Error(error)) = result.err() else { panic!("it is not refused") };
+    assert!(error.code == code && error.message.contains(why), "{}", error.message);
 }
 
 #[test]

@@ -96,7 +96,7 @@ impl RedactionReport {
     }
 }
 
-const ROWS_TOLD_MAX: usize = 20;
+const ROWS_LISTED_MAX: usize = 20;
 
 /// Treatment of department rows that contain the text of an erased value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, Deserialize, ToSchema)]
@@ -158,7 +158,7 @@ pub fn search_departments(
 
 fn list(found: &TextMatches) -> String {
     let of = |(department, rows): (&String, &BTreeSet<i64>)| {
-        let numbers: Vec<String> = rows.iter().take(ROWS_TOLD_MAX).map(ToString::to_string).collect();
+        let numbers: Vec<String> = rows.iter().take(ROWS_LISTED_MAX).map(ToString::to_string).collect();
         let more = if rows.len() > numbers.len() { " …" } else { "" };
         format!("{} of the department {department} ({}{more})", counted(rows.len(), "row"), numbers.join(" "))
     };

@@ -113,12 +113,12 @@ mod tests {
 
     #[test]
     fn what_is_decided_is_reported_with_who_was_late_and_who_ruled() {
-        let told = |document: &Node, ruled| decision_status(document, "a", ruled).expect("it is proposed");
-        assert_eq!(told(&room(false, false), false), DecisionStatus::Open);
-        assert_eq!(told(&room(true, false), true), DecisionStatus::Open, "the person has still to rule");
-        let DecisionStatus::Decided(decided) = told(&room(true, false), false) else { panic!("it is decided") };
+        let status = |document: &Node, ruled| decision_status(document, "a", ruled).expect("it is proposed");
+        assert_eq!(status(&room(false, false), false), DecisionStatus::Open);
+        assert_eq!(status(&room(true, false), true), DecisionStatus::Open, "the person has still to rule");
+        let DecisionStatus::Decided(decided) = status(&room(true, false), false) else { panic!("it is decided") };
         assert_eq!((decided.outcome, decided.late_votes), (json!("ESCALATED_TO_HITL"), vec![json!("late")]));
-        let DecisionStatus::Decided(ruled) = told(&room(true, true), true) else { panic!("it is ruled over") };
+        let DecisionStatus::Decided(ruled) = status(&room(true, true), true) else { panic!("it is ruled over") };
         assert_eq!(ruled.outcome, json!("APPROVED"));
         assert_eq!(ruled.ruling.map(|ruling| ruling["by"].clone()), Some(json!("p")));
         assert_eq!(decision_status(&room(true, true), "c", false), Err(DecisionError::Artifact("c".to_owned())));

@@ -26,7 +26,7 @@ pub(crate) struct LeasedFileCommand {
     /// Author name, where several share a worker.
     pub(crate) name: Option<String>,
     /// True if the caller worked under an earlier lease; if unset, the session decides.
-    pub(crate) is_anew: Option<bool>,
+    pub(crate) has_restarted: Option<bool>,
     pub(crate) asked: SessionRequest,
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn call(
     board: &BoardId,
     command: LeasedFileCommand,
 ) -> ApiResult<(CommandResult, bool)> {
-    let LeasedFileCommand { worker, of, name, is_anew, asked } = command;
+    let LeasedFileCommand { worker, of, name, has_restarted, asked } = command;
     if let Some(name) = name.as_ref().filter(|name| !is_author_name(name)) {
         let name = crate::text::short(name, 80);
         return Err(Problem::from_code(Code::BadBody, format!("{name} is no name: {NAME_RULE}")));
@@ -61,7 +61,7 @@ pub(crate) async fn call(
     let access = Access::compile(&access).map_err(|error| Problem::from_code(Code::Internal, error))?;
     leases::check_held(daemon, board, &worker, of.invocation, of.attempt)?;
     let author = EditAuthor { attempt: of, access, worker: worker.to_string(), name };
-    let called = daemon.workspaces().call(board, author, is_anew, asked).await;
+    let called = daemon.workspaces().call(board, author, has_restarted, asked).await;
     match called.map_err(|error| Problem::from_code(Code::NoWorkspace, error.to_string()))? {
         SessionAnswer::New(result) => Ok((result, false)),
         SessionAnswer::Replayed(result) => Ok((result, true)),

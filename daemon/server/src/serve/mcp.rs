@@ -174,7 +174,7 @@ impl ServerHandler for WorkerServer {
             .transpose()
         };
         let result = tokio::select! {
-            told = called => told,
+            result = called => result,
             // A client that has disconnected must not get a lease.
             () = context.ct.cancelled() => return Err(McpError::internal_error("the request was cancelled", None)),
         };

@@ -47,9 +47,9 @@ impl Files {
     #[cfg(unix)]
     pub(crate) fn follow(self, current: RustlsConfig) -> io::Result<JoinHandle<()>> {
         use tokio::signal::unix::{SignalKind, signal};
-        let mut told = signal(SignalKind::hangup())?;
+        let mut hangups = signal(SignalKind::hangup())?;
         Ok(tokio::spawn(async move {
-            while told.recv().await.is_some() {
+            while hangups.recv().await.is_some() {
                 // A short blocking read: the two files are small.
                 match self.config() {
                     Ok(config) => {

@@ -72,22 +72,22 @@ pub(super) fn run(arguments: &Decide, output: Output) -> Outcome {
     let decided =
         room::decide(&requested, &votes, true, &policy).map_err(|bad| Failure::invalid_input("bad_votes", bad))?;
     let decision = decided.expect("time is over");
-    let mut told = json!(decision);
+    let mut report = json!(decision);
     // The numbers are top-level members, for use in scripts.
-    let scores = told.as_object_mut().and_then(|told| told.remove("aggregated"));
-    told["decision"] = told["outcome"].take();
-    told.as_object_mut().expect("it is an object").remove("outcome");
+    let scores = report.as_object_mut().and_then(|report| report.remove("aggregated"));
+    report["decision"] = report["outcome"].take();
+    report.as_object_mut().expect("it is an object").remove("outcome");
     for name in ["mean", "weighted_mean", "std_dev", "min_score", "max_score"] {
-        told[name] = scores.as_ref().map_or(Value::Null, |scores| scores[name].clone());
+        report[name] = scores.as_ref().map_or(Value::Null, |scores| scores[name].clone());
     }
     // Only votes that count: the first of each requested critic, unless it is an abstention.
     let mut asked: BTreeSet<&String> = requested.iter().collect();
     let counted: Vec<&Vote> =
         votes.iter().filter(|vote| asked.remove(&vote.critic_id)).filter(|vote| !vote.abstain).collect();
-    told["entropy"] = json!(room::entropy(&counted).ok());
-    told["consensus"] = json!(room::is_consensus(&counted, policy.min_pass_ratio).ok());
-    told["polarised"] = json!(room::is_polarised(&counted).ok());
-    told["vote_count"] = scores.map_or(json!(0), |scores| scores["vote_count"].clone());
-    output.json(&told)?;
+    report["entropy"] = json!(room::entropy(&counted).ok());
+    report["consensus"] = json!(room::is_consensus(&counted, policy.min_pass_ratio).ok());
+    report["polarised"] = json!(room::is_polarised(&counted).ok());
+    report["vote_count"] = scores.map_or(json!(0), |scores| scores["vote_count"].clone());
+    output.json(&report)?;
     Ok(Exit::Done)
 }

@@ -59,8 +59,8 @@ pub(super) async fn run(arguments: &Wait, data_dir: &Path, output: Output) -> Ou
         Some(daemon) => wait_on_daemon(&daemon, arguments, until).await?,
         None => wait_on_journal(&Reader::open(data_dir)?, arguments, until).await?,
     };
-    if let Some(told) = decided {
-        output.json(&told)?;
+    if let Some(decision) = decided {
+        output.json(&decision)?;
         return Ok(Exit::Done);
     }
     let Wait { artifact, timeout, board, .. } = arguments;
@@ -75,13 +75,13 @@ async fn wait_on_daemon(daemon: &Client, arguments: &Wait, until: Instant) -> Re
         // Rounded up to whole seconds; the last request may exceed the remaining time.
         let wait = (left.as_secs() + u64::from(left.subsec_nanos() > 0)).min(REQUEST_WAIT_SECONDS);
         let place = path(&["v1", "boards", &board.board, "room", "decisions", artifact]);
-        let told = daemon.get(&format!("{place}?wait={wait}&ruled={ruled}")).await;
+        let answer = daemon.get(&format!("{place}?wait={wait}&ruled={ruled}")).await;
         let is_over = Instant::now() >= until;
-        match told {
-            Ok(told) if !told.is_null() => return Ok(Some(told)),
+        match answer {
+            Ok(decision) if !decision.is_null() => return Ok(Some(decision)),
             Ok(_) if is_over => return Ok(None),
             // The artefact may still be proposed.
-            Err(Failure::Error(told)) if !is_over && told.code == NO_SUCH_ARTIFACT => {}
+            Err(Failure::Error(error)) if !is_over && error.code == NO_SUCH_ARTIFACT => {}
             Err(failure) => return Err(failure),
             Ok(_) => {}
         }

@@ -79,7 +79,7 @@ impl DryRunResult {
 
     pub(super) fn json(&self, moment: &DryRunPoint, at: u64, recorded: Option<&RecordedOutcome>) -> Value {
         let (board, dry_run) = (&moment.board, &moment.dry_run);
-        let mut told = json!({
+        let mut object = json!({
             "board": board.id(),
             "at": at,
             "version": board.version(),
@@ -98,21 +98,23 @@ impl DryRunResult {
         });
         match &self.outcome {
             OutcomeKind::Committed { patch, expand, changes, asks } => {
-                told["patch"] = patch.clone();
-                told["changes"] = changes.iter().map(change_json).collect();
-                told["expand"] = json!(expand);
-                told["asks"] = json!(asks);
+                object["patch"] = patch.clone();
+                object["changes"] = changes.iter().map(change_json).collect();
+                object["expand"] = json!(expand);
+                object["asks"] = json!(asks);
             }
             OutcomeKind::NoOp { patch, expand, question, pass } => {
-                told["patch"] = patch.clone();
-                told["expand"] = json!(expand);
-                told["question"] = json!(question);
-                told["pass"] = json!(pass);
+                object["patch"] = patch.clone();
+                object["expand"] = json!(expand);
+                object["question"] = json!(question);
+                object["pass"] = json!(pass);
             }
-            OutcomeKind::Rejected(rejection) => told["rejection"] = json!(rejection),
-            OutcomeKind::Failed(failure) => told["failure"] = json!({"code": failure.code, "message": failure.message}),
+            OutcomeKind::Rejected(rejection) => object["rejection"] = json!(rejection),
+            OutcomeKind::Failed(failure) => {
+                object["failure"] = json!({"code": failure.code, "message": failure.message})
+            }
         }
-        told
+        object
     }
 
     pub(super) fn text(&self, moment: &DryRunPoint, at: u64, recorded: Option<&RecordedOutcome>) -> String {
@@ -168,14 +170,14 @@ impl DryRunResult {
 }
 
 fn change_json(change: &Change) -> Value {
-    let mut told = json!({"path": change.path.to_string()});
+    let mut object = json!({"path": change.path.to_string()});
     if let Some(before) = &change.before {
-        told["before"] = before.to_value();
+        object["before"] = before.to_value();
     }
     if let Some(after) = &change.after {
-        told["after"] = after.to_value();
+        object["after"] = after.to_value();
     }
-    told
+    object
 }
 
 fn change_line(change: &Change) -> String {

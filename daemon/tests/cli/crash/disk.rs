@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use patchboard_faults::random::Random;
 use rusqlite::Connection;
 
-use super::shim::{How, Operation, RUN, each, run, sampled, sandbox, survives, told, trace};
+use super::shim::{How, Operation, RUN, each, reported, run, sampled, sandbox, survives, trace};
 use crate::sandbox::Sandbox;
 
 /// One of this many operations is tried, unless `PATCHBOARD_CRASHES=all`.
@@ -33,20 +33,20 @@ fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
         let ran = run(&sandbox, &[RUN, &["--output", "json"]].concat(), *how, *at);
         let after = format!("{how:?} from {at}");
         assert!(!ran.stderr.contains("panicked"), "{after}: {}", ran.stderr);
-        let told = told(&ran.stderr);
+        let reported = reported(&ran.stderr);
         if ran.code != 0 {
             let code = ran.error()["code"].as_str().expect("a code is a text").to_owned();
             // SQLite does not report why it could not create a file.
             let is_new = matches!(operations[at - 1], Operation::Create { .. });
             let entry = if is_new { format!("New {code}") } else { format!("{how:?} {code}") };
             *codes.lock().expect("nobody panicked").entry(entry).or_default() += 1;
-            acknowledged.fetch_add(usize::from(told > Some(0)), Ordering::Relaxed);
+            acknowledged.fetch_add(usize::from(reported > Some(0)), Ordering::Relaxed);
         }
         if *how == How::Short {
             let count = trace(&sandbox).iter().filter(|operation| operation.is_counted()).count();
             shortened.fetch_add(usize::from(count > operations.len() * 5 / 4), Ordering::Relaxed);
         }
-        survives(&sandbox, told, &after);
+        survives(&sandbox, reported, &after);
     });
     let (codes, acknowledged) = (codes.into_inner().expect("nobody panicked"), acknowledged.into_inner());
     eprintln!("{codes:?}, {acknowledged} with commits told");
@@ -57,18 +57,18 @@ fn a_disk_that_takes_no_more_ends_the_run_with_its_error_and_loses_nothing() {
         ("ReadOnly", &["journal_io", "journal_read_only"]),
         ("Unsynced", &["journal_io"]),
     ] {
-        let all = codes.keys().filter(|told| told.starts_with(how));
+        let all = codes.keys().filter(|case| case.starts_with(how));
         let right: Vec<_> = known.iter().map(|code| format!("{how} {code}")).collect();
-        let wrong: Vec<_> = all.filter(|told| !right.contains(told)).collect();
+        let wrong: Vec<_> = all.filter(|case| !right.contains(case)).collect();
         assert!(wrong.is_empty(), "{how} is told as something else: {codes:?}");
         assert!(codes.contains_key(&right[0]), "{how} was never told: {codes:?}");
     }
     let of_new = ["disk_full", "journal_io", "journal_read_only"].map(|code| format!("New {code}"));
-    assert!(codes.keys().all(|told| !told.starts_with("New") || of_new.contains(told)), "{codes:?}");
+    assert!(codes.keys().all(|case| !case.starts_with("New") || of_new.contains(case)), "{codes:?}");
     // SQLite writes the rest of a short write again.
     let (shortened, short) = (shortened.into_inner(), cases[4].len());
     assert!(shortened * 2 > short, "{shortened} of {short} runs had to write more often");
-    assert!(!codes.keys().any(|told| told.starts_with("Short")), "{codes:?}");
+    assert!(!codes.keys().any(|case| case.starts_with("Short")), "{codes:?}");
     let failed: usize = codes.values().sum();
     assert!(acknowledged * 4 >= failed, "{acknowledged} of {failed} had told of a commit");
 }
@@ -109,9 +109,11 @@ fn a_disk_that_cannot_be_read_is_not_called_damaged() {
         loop {
             let ran = run(&sandbox, &[command, &["--output", "json"]].concat(), How::Unread, at);
             let after = format!("{command:?} from read {at}: {}{}", ran.stdout, ran.stderr);
-            let told = format!("{}{}", ran.stdout, ran.stderr);
+            let printed = format!("{}{}", ran.stdout, ran.stderr);
             assert!(
-                !told.contains("panicked") && !told.contains("from a backup") && !told.contains("cannot be trusted"),
+                !printed.contains("panicked")
+                    && !printed.contains("from a backup")
+                    && !printed.contains("cannot be trusted"),
                 "{after}"
             );
             if ran.code == 0 {
@@ -119,7 +121,7 @@ fn a_disk_that_cannot_be_read_is_not_called_damaged() {
                 assert!(command[0] == "doctor" || again.stdout == right.stdout, "{after}");
                 break;
             }
-            assert!(told.contains("disk_unreadable") && told.contains("dmesg"), "{after}");
+            assert!(printed.contains("disk_unreadable") && printed.contains("dmesg"), "{after}");
             refused += 1;
             at += 1 + at / 8;
         }
@@ -160,7 +162,7 @@ fn a_damaged_journal_is_never_reported_to_be_whole() {
     for damage in &damages {
         let mut random = Random::from_parts(11, &[*damage]);
         let mut damaged = bytes.clone();
-        let told = match random.below(4) {
+        let change = match random.below(4) {
             0 => {
                 damaged.truncate(random.index(bytes.len()));
                 format!("cut to {}", damaged.len())
@@ -182,7 +184,7 @@ fn a_damaged_journal_is_never_reported_to_be_whole() {
         let found = said(&sandbox);
         if found[0].0 == 0 {
             // The damage hit no relevant byte: the output is unchanged.
-            assert_eq!(found, right, "{told}: it verifies, and is not what it was");
+            assert_eq!(found, right, "{change}: it verifies, and is not what it was");
             harmless += 1;
         } else {
             noticed += 1;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::shim::{How, Operation, RUN, each, run, sampled, sandbox, survives, told, trace};
+use super::shim::{How, Operation, RUN, each, reported, run, sampled, sandbox, survives, trace};
 
 /// One of this many moments is tried, unless `PATCHBOARD_CRASHES=all`.
 const EVERY: usize = 5;
@@ -28,9 +28,9 @@ fn a_run_killed_at_every_operation_on_its_files_loses_nothing_that_it_reported()
         // Some runs perform fewer operations and end before the fault.
         let is_killed = ran.code == -1;
         killed.fetch_add(usize::from(is_killed), Ordering::Relaxed);
-        let told = told(&ran.stderr);
-        acknowledged.fetch_add(usize::from(is_killed && told > Some(0)), Ordering::Relaxed);
-        survives(&sandbox, told, &format!("{how:?} at {at} ({})", kind(&operations[at - 1])));
+        let reported = reported(&ran.stderr);
+        acknowledged.fetch_add(usize::from(is_killed && reported > Some(0)), Ordering::Relaxed);
+        survives(&sandbox, reported, &format!("{how:?} at {at} ({})", kind(&operations[at - 1])));
     });
     let (killed, acknowledged) = (killed.into_inner(), acknowledged.into_inner());
     eprintln!("killed {killed} times, {acknowledged} of them with commits told, at {} operations", operations.len());

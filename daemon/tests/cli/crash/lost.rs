@@ -41,8 +41,8 @@ fn flipped(killed: &Sandbox, place: usize, bit: u64) -> Sandbox {
 fn asked(sandbox: &Sandbox, arguments: &[&str]) -> (i32, Value) {
     let ran = sandbox.run(&[arguments, &["--output", "json"]].concat());
     assert!(!ran.stderr.contains("panicked"), "{arguments:?}: {}", ran.stderr);
-    let told = if ran.code == 0 { ran.lines() } else { vec![ran.stderr.lines().last().map_or(Value::Null, read)] };
-    (ran.code, told.into())
+    let lines = if ran.code == 0 { ran.lines() } else { vec![ran.stderr.lines().last().map_or(Value::Null, read)] };
+    (ran.code, lines.into())
 }
 
 fn read(line: &str) -> Value {

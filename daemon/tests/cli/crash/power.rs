@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use patchboard_faults::random::Random;
 
-use super::shim::{How, Operation, RUN, each, run, sampled, sandbox, survives, told, trace};
+use super::shim::{How, Operation, RUN, each, reported, run, sampled, sandbox, survives, trace};
 
 /// Bytes that a disk writes atomically.
 const SECTOR: usize = 512;
@@ -39,9 +39,9 @@ fn a_run_that_loses_power_keeps_what_it_reported() {
             Operation::Said(words) => Some(words.as_str()),
             _ => None,
         });
-        let told = told(&said.collect::<String>());
-        acknowledged.fetch_add(usize::from(told > Some(0)), Ordering::Relaxed);
-        survives(&sandbox, told, &format!("moment {moment}, after {end} of {} operations", operations.len()));
+        let reported = reported(&said.collect::<String>());
+        acknowledged.fetch_add(usize::from(reported > Some(0)), Ordering::Relaxed);
+        survives(&sandbox, reported, &format!("moment {moment}, after {end} of {} operations", operations.len()));
     });
     let (partial, acknowledged) = (partial.into_inner(), acknowledged.into_inner());
     eprintln!("something was lost at {partial} moments, commits were told at {acknowledged}");

@@ -174,7 +174,7 @@ pub(crate) fn trace(sandbox: &Sandbox) -> Vec<Operation> {
 }
 
 /// Returns the highest version that these progress lines report; 0 for a created board, `None` before that.
-pub(crate) fn told(words: &str) -> Option<u64> {
+pub(crate) fn reported(words: &str) -> Option<u64> {
     let version = |line: &str| {
         if line.starts_with("created ") {
             return Some(0);
@@ -264,14 +264,14 @@ pub(crate) fn copy(sandbox: &Sandbox) -> Sandbox {
 
 /// Checks a data directory after a fault. The journal holds every reported version before any resume; the board then
 /// runs to its end, keeps its earlier records, and verifies.
-pub(crate) fn survives(sandbox: &Sandbox, told: Option<u64>, after: &str) {
+pub(crate) fn survives(sandbox: &Sandbox, reported: Option<u64>, after: &str) {
     let Some(before) = found(&copy(sandbox), after) else {
-        assert_eq!(told, None, "{after}: this was told, and nothing is there");
+        assert_eq!(reported, None, "{after}: this was told, and nothing is there");
         let resumed = sandbox.run(&["resume", "last", "--output", "json"]);
         assert!(is_none(&resumed), "{after}: {}{}", resumed.stdout, resumed.stderr);
         return;
     };
-    assert!(Some(before.version) >= told, "{after}: version {told:?} was told, {} is there", before.version);
+    assert!(Some(before.version) >= reported, "{after}: version {reported:?} was told, {} is there", before.version);
     let resumed = sandbox.run(&["resume", "last", "--output", "json"]);
     assert_eq!(resumed.code, 0, "{after}: {}{}", resumed.stdout, resumed.stderr);
     let now = found(sandbox, after).expect("it was there before");

@@ -54,19 +54,19 @@ async fn follows(client: Client, flags: &[&str]) -> u64 {
     }
     let end = json!([{"op": "replace", "path": "/closed", "value": true}]);
     daemon.post(&path, &json!({"worker": "anybody", "patch": end})).await.expect_status(200);
-    let told: Value = serde_json::from_str(&following.await.expect("it ends")).expect("JSON");
+    let report: Value = serde_json::from_str(&following.await.expect("it ends")).expect("JSON");
     let state = daemon.get(&format!("/v1/boards/{board}/state")).await.expect_status(200);
-    assert_eq!(told["state"], state["state"]);
-    assert_eq!((&told["outcome"]["type"], &told["result"]["version"]), (&json!("success"), &state["version"]));
-    let count = |of: &str| told["counts"][of].as_u64().unwrap_or_default();
-    assert!(count("STATE_DELTA") > 50 && count("patchboard.rejected") > 5, "{}", told["counts"]);
+    assert_eq!(report["state"], state["state"]);
+    assert_eq!((&report["outcome"]["type"], &report["result"]["version"]), (&json!("success"), &state["version"]));
+    let count = |of: &str| report["counts"][of].as_u64().unwrap_or_default();
+    assert!(count("STATE_DELTA") > 50 && count("patchboard.rejected") > 5, "{}", report["counts"]);
     if flags.is_empty() {
-        assert_eq!(count("STEP_STARTED"), count("STEP_FINISHED"), "{}", told["counts"]);
+        assert_eq!(count("STEP_STARTED"), count("STEP_FINISHED"), "{}", report["counts"]);
     }
     // One initial snapshot, and those for the path that some clients cannot patch. Some of these were in flight when
     // the connection ended; a reconnecting client is not sent again what it has.
-    assert!(count("STATE_SNAPSHOT") <= 1 + 2 * ROUNDS as u64, "{}", told["counts"]);
-    told["broken"].as_u64().expect("a number")
+    assert!(count("STATE_SNAPSHOT") <= 1 + 2 * ROUNDS as u64, "{}", report["counts"]);
+    report["broken"].as_u64().expect("a number")
 }
 
 #[tokio::test]

@@ -43,14 +43,14 @@ async fn sits(client: Client, way: &str, mode: &str, has_wide_token: bool) -> St
             [way.as_str(), mode.as_str()].into_iter().chain(arguments.iter().map(String::as_str)).collect();
         client.run_with("mcp_seat.py", &arguments, &[("PATCHBOARD_TOKEN", &token)], TIME)
     });
-    let told: Value = serde_json::from_str(&sitting.await.expect("it ends")).expect("JSON");
+    let report: Value = serde_json::from_str(&sitting.await.expect("it ends")).expect("JSON");
     let state = daemon
         .request(reqwest::Method::GET, &format!("/v1/boards/{board}/state"), &as_admin, None)
         .await
         .expect_status(200);
-    assert_eq!(state["state"]["steps"], told["state"]);
-    assert_eq!(told["state"], json!([2, 4]));
-    told["version"].as_str().expect("a text").to_owned()
+    assert_eq!(state["state"]["steps"], report["state"]);
+    assert_eq!(report["state"], json!([2, 4]));
+    report["version"].as_str().expect("a text").to_owned()
 }
 
 #[tokio::test]

@@ -20,13 +20,13 @@ fn the_daemon_is_as_it_describes_itself() {
     let token = daemon.token("admin");
     daemon.start();
     let url = format!("http://{}", daemon.address());
-    let told = client.run("openapi.py", &[&url, &token], TIME);
+    let report = client.run("openapi.py", &[&url, &token], TIME);
     let count = |before: &str| {
-        let (_, rest) = told.split_once(before).unwrap_or_else(|| panic!("{told}"));
-        rest.split_whitespace().next().and_then(|count| count.parse::<u32>().ok()).unwrap_or_else(|| panic!("{told}"))
+        let (_, rest) = report.split_once(before).unwrap_or_else(|| panic!("{report}"));
+        rest.split_whitespace().next().and_then(|count| count.parse::<u32>().ok()).unwrap_or_else(|| panic!("{report}"))
     };
     // Guards against a description without routes, which any daemon would satisfy.
-    assert!(count("Tested:") >= 25 && count("Test cases:") > 500, "{told}");
+    assert!(count("Tested:") >= 25 && count("Test cases:") > 500, "{report}");
 }
 
 #[test]

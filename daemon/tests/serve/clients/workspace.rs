@@ -88,9 +88,10 @@ impl Workspace {
         }
         for command in ["verify", "replay"] {
             let data = self.directory.path().join(".patchboard/workspace");
-            let mut told = Command::new(env!("CARGO_BIN_EXE_patchboard"));
-            let told = told.args([command, "last", "--data-dir"]).arg(data).output().expect("the binary can be run");
-            assert!(told.status.success(), "{command}: {}", String::from_utf8_lossy(&told.stderr));
+            let mut program = Command::new(env!("CARGO_BIN_EXE_patchboard"));
+            let output =
+                program.args([command, "last", "--data-dir"]).arg(data).output().expect("the binary can be run");
+            assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
         }
         let (begun, host) = (Instant::now(), self.directory.path().join(".patchboard/host.json"));
         while host.exists() {

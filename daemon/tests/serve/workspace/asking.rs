@@ -23,10 +23,10 @@ fn send(agent: &mut Agent, calls: &[(&str, Value)]) {
 
 /// Returns the codes of the next `count` answers, sorted by id; empty for successes.
 fn codes(agent: &mut Agent, count: usize) -> Vec<String> {
-    let mut told: Vec<Value> = (0..count).map(|_| agent.hear()).collect();
-    told.sort_by_key(|told| told["id"].as_u64());
-    let code = |told: &Value| told["result"]["structuredContent"]["code"].as_str().unwrap_or_default().to_owned();
-    told.iter().map(code).collect()
+    let mut answers: Vec<Value> = (0..count).map(|_| agent.hear()).collect();
+    answers.sort_by_key(|answer| answer["id"].as_u64());
+    let code = |answer: &Value| answer["result"]["structuredContent"]["code"].as_str().unwrap_or_default().to_owned();
+    answers.iter().map(code).collect()
 }
 
 /// Returns an agent behind a proxy that delays requests containing `request`, and answers to requests containing

@@ -72,9 +72,9 @@ fn a_host_that_stands_still_is_named_soon() {
     let begun = Instant::now();
     let heard = agent.ask("tools/call", &json!({"name": "list", "arguments": {}}));
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
-    let told = &heard["result"]["structuredContent"];
-    assert_eq!(told["code"], "host_unresponsive", "{heard}");
-    assert!(told["help"].as_str().is_some_and(|help| help.contains(&format!("kill -CONT {host}"))), "{told}");
+    let error = &heard["result"]["structuredContent"];
+    assert_eq!(error["code"], "host_unresponsive", "{heard}");
+    assert!(error["help"].as_str().is_some_and(|help| help.contains(&format!("kill -CONT {host}"))), "{error}");
     crate::daemon::send("-CONT", host);
     agent.does("str_replace", &Agent::replaces("return 1", "return 2"));
     agent.leaves();
@@ -92,8 +92,8 @@ fn a_call_that_is_under_way_when_the_host_is_killed_is_answered_by_the_next() {
     agent.send("tools/call", &file);
     std::thread::sleep(Duration::from_millis(300));
     crate::daemon::send("-KILL", host);
-    let told = agent.hear();
-    assert_eq!(told["result"]["isError"], false, "{told}");
+    let answer = agent.hear();
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
     assert_eq!(std::fs::read_to_string(directory.path().join("new.txt")).expect("a file"), "x\n");
     agent.leaves();
 }
@@ -157,9 +157,9 @@ fn an_edit_whose_answer_is_lost_is_made_once_whatever_became_of_the_host() {
         let mut second = Agent::new(directory.path(), "t", &[]);
         second.does("view", &json!({"path": "a.py"}));
         let insert = json!({"path": "a.py", "insert_line": 2, "insert_text": "x = 1\n", "intent": "to be there"});
-        let told = second.does("insert", &insert);
+        let shown = second.does("insert", &insert);
         let expected = if is_killed { "The edit was made." } else { "a.py was changed; it has version 2" };
-        assert!(told.starts_with(expected), "{told}");
+        assert!(shown.starts_with(expected), "{shown}");
         let text = std::fs::read_to_string(directory.path().join("a.py")).expect("a file");
         assert_eq!(text.matches("x = 1").count(), 1, "{text}");
         second.leaves();
@@ -179,7 +179,7 @@ fn a_host_that_is_not_to_be_reached_any_more_does_not_stand_still() {
             return Then::Arrives;
         }
         std::fs::write(&file, before.to_string()).expect("written");
-        Then::StandsAlone
+        Then::Stalls
     };
     way(directory.path(), vanishes, |_| Then::Arrives);
     let mut second = Agent::new(directory.path(), "t", &[]);

@@ -13,12 +13,12 @@ fn says(agent: &mut Agent, line: &str) {
 /// Returns the error for a line: id, JSON-RPC code, problem code and message.
 fn error(agent: &mut Agent, line: &str) -> (Value, i64, String, String) {
     says(agent, line);
-    let told = agent.hear();
-    let error = &told["error"];
-    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{line:.200}: {told:.200}")).to_owned();
-    let number = error["code"].as_i64().unwrap_or_else(|| panic!("{line:.200}: {told:.200}"));
-    assert_eq!((&told["jsonrpc"], told.as_object().map(|it| it.contains_key("id"))), (&json!("2.0"), Some(true)));
-    (told["id"].clone(), number, text(&error["data"]["code"]), text(&error["message"]))
+    let answer = agent.hear();
+    let error = &answer["error"];
+    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{line:.200}: {answer:.200}")).to_owned();
+    let number = error["code"].as_i64().unwrap_or_else(|| panic!("{line:.200}: {answer:.200}"));
+    assert_eq!((&answer["jsonrpc"], answer.as_object().map(|it| it.contains_key("id"))), (&json!("2.0"), Some(true)));
+    (answer["id"].clone(), number, text(&error["data"]["code"]), text(&error["message"]))
 }
 
 #[test]
@@ -45,9 +45,9 @@ fn what_is_no_message_is_answered() {
         (r#"{"jsonrpc":"2.0","id":5,"method":"ping","params":[]}"#, json!(5), -32600, "bad_body", "params"),
         (r#"{"jsonrpc":"2.0","id":6,"method":"ping","params":{"_meta":1}}"#, json!(6), -32600, "bad_body", "_meta"),
     ] {
-        let told = error(&mut agent, line);
-        assert_eq!((&told.0, told.1, told.2.as_str()), (&id, number, code), "{line}: {told:?}");
-        assert!(told.3.contains(part), "{line}: {told:?}");
+        let found = error(&mut agent, line);
+        assert_eq!((&found.0, found.1, found.2.as_str()), (&id, number, code), "{line}: {found:?}");
+        assert!(found.3.contains(part), "{line}: {found:?}");
     }
     // Notifications and unsolicited responses get no answer.
     for line in [
@@ -84,13 +84,13 @@ fn a_request_that_cannot_be_understood_learns_why() {
         ("initialize", json!({}), -32602, "bad_body", "missing field `protocolVersion`"),
     ] {
         let line = json!({"jsonrpc": "2.0", "id": "a", "method": method, "params": params}).to_string();
-        let told = error(&mut agent, &line);
-        assert_eq!((&told.0, told.1, told.2.as_str()), (&json!("a"), number, code), "{line}: {told:?}");
-        assert!(told.3.contains(message), "{line}: {told:?}");
+        let found = error(&mut agent, &line);
+        assert_eq!((&found.0, found.1, found.2.as_str()), (&json!("a"), number, code), "{line}: {found:?}");
+        assert!(found.3.contains(message), "{line}: {found:?}");
     }
     assert_eq!(error(&mut agent, r#"{"jsonrpc":"2.0","id":1,"method":"tools/call"}"#).1, -32602);
     let long = json!({"jsonrpc": "2.0", "id": 1, "method": "x".repeat(100_000)}).to_string();
-    let told = error(&mut agent, &long);
-    assert!(told.1 == -32601 && told.3.len() < 200, "{told:?}");
+    let found = error(&mut agent, &long);
+    assert!(found.1 == -32601 && found.3.len() < 200, "{found:?}");
     agent.leaves();
 }

@@ -103,20 +103,20 @@ fn what_cannot_be_read_is_reported_to_the_agent_and_taken_once_it_can() {
         ("[workspaec]\n", ["line 1", "workspace"]),
     ] {
         says(path, settings);
-        let told = agent.ask("tools/call", &json!({"name": "list", "arguments": {}}));
-        let told = &told["result"]["structuredContent"];
-        assert_eq!(told["code"], "bad_config", "{settings}: {told}");
-        let message = told["message"].as_str().expect("a message");
-        assert!(message.contains("patchboard.toml") && parts.iter().all(|part| message.contains(part)), "{told}");
-        assert!(told["help"].as_str().is_some_and(|help| help.contains("not served")), "{told}");
+        let answer = agent.ask("tools/call", &json!({"name": "list", "arguments": {}}));
+        let answer = &answer["result"]["structuredContent"];
+        assert_eq!(answer["code"], "bad_config", "{settings}: {answer}");
+        let message = answer["message"].as_str().expect("a message");
+        assert!(message.contains("patchboard.toml") && parts.iter().all(|part| message.contains(part)), "{answer}");
+        assert!(answer["help"].as_str().is_some_and(|help| help.contains("not served")), "{answer}");
     }
     says(path, "[workspace]\nannotate = true\n");
     assert!(agent.does("list", &json!({})).contains("a.py"));
     agent.leaves();
     // A configuration file of one agent would apply to all others.
     let mut with = command(path, &["--config", "patchboard.toml"]);
-    let told = with.stdin(Stdio::null()).output().expect("the binary can be run");
-    let text = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(told.status.code() == Some(2) && told.stdout.is_empty(), "{text}");
+    let output = with.stdin(Stdio::null()).output().expect("the binary can be run");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{text}");
     assert!(text.contains("--config") && text.contains("[workspace]"), "{text}");
 }

@@ -19,7 +19,7 @@ pub(super) enum Then {
     /// Closes the connection before the message.
     IsLost,
     /// Drops the message, keeps this connection open, closes the others, and accepts no new ones.
-    StandsAlone,
+    Stalls,
 }
 
 /// Puts a proxy between the host and agents that connect from now on. `asked` and `answered` decide the fate of each
@@ -59,7 +59,7 @@ pub(super) fn way(
                     match asked(&text) {
                         Then::Arrives if to.write_all(&bytes[..read]).is_ok() => {}
                         Then::Arrives | Then::IsLost => break,
-                        Then::StandsAlone => {
+                        Then::Stalls => {
                             is_over.store(true, Ordering::SeqCst);
                             drop(TcpStream::connect(own));
                             let peer = from.peer_addr().ok();

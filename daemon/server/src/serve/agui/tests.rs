@@ -247,9 +247,9 @@ fn wherever_a_reader_begins_it_has_the_document_of_every_version() {
                     }
                 }
                 for record in records.iter().filter(|record| record.seq > cut.seq) {
-                    let told = reader.encode_record(record);
-                    assert!(!told.needs_document, "seed {seed}: {}", record.seq);
-                    told.events.iter().for_each(|event| client.takes(event));
+                    let encoded = reader.encode_record(record);
+                    assert!(!encoded.needs_document, "seed {seed}: {}", record.seq);
+                    encoded.events.iter().for_each(|event| client.takes(event));
                     if record.kind == Kind::Committed {
                         let now = &states[version_at(&records, record.seq)];
                         assert_eq!(client.state, document(now), "seed {seed}, from {}, at {}", cut.seq, record.seq);
@@ -373,8 +373,8 @@ fn a_commit_that_cannot_be_reported_asks_for_a_document() {
     };
     let mut reader = EventEncoder::new(run(), Some(states[0].clone()));
     // The first commit is missing.
-    let told = reader.encode_record(second);
-    assert!(told.needs_document && told.events.iter().all(|event| event.id.is_none()));
+    let encoded = reader.encode_record(second);
+    assert!(encoded.needs_document && encoded.events.iter().all(|event| event.id.is_none()));
     assert!(!EventEncoder::new(run(), Some(states[0].clone())).encode_record(first).needs_document);
     assert!(EventEncoder::new(run(), None).encode_record(first).needs_document);
 }

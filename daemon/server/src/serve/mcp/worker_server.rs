@@ -154,7 +154,7 @@ impl WorkerServer {
             worker: self.worker.clone(),
             of: attempt,
             name: None,
-            is_anew: None,
+            has_restarted: None,
             asked: request,
         };
         files::call(&self.daemon, &self.board, command).await.map(|(result, _)| result)
@@ -224,12 +224,12 @@ impl WorkerServer {
         let reply = json!({"expand": arguments.paths});
         let outcome = self.submit(lease, reply).await?;
         let is_expanded = matches!(outcome, Outcome::Expanded { .. });
-        let (_, told) = ProposalOutcome::read(outcome).map_err(with_retry_help)?;
+        let (_, proposed) = ProposalOutcome::read(outcome).map_err(with_retry_help)?;
         if is_expanded && let Some(view) = self.lease(Duration::from_secs(SECONDS), FOLLOW_UP_TIMEOUT).await? {
             return Ok(view);
         }
         // The request is a replay, or the follow-up call is still queued.
-        let detail = format!("what was asked for is not there yet ({:?})", told.outcome);
+        let detail = format!("what was asked for is not there yet ({:?})", proposed.outcome);
         Err(Problem::from_code(Code::NotReady, detail).help("call read_view: it leases the call that shows it"))
     }
 
@@ -318,13 +318,13 @@ impl WorkerServer {
 
     async fn lease(&self, duration: Duration, timeout: Duration) -> ApiResult<Option<Value>> {
         let Some(lease) = self.current_lease(LeaseDuration::Exactly(duration), timeout).await? else { return Ok(None) };
-        let mut told = json!(LeasedCall::new(&lease, self.daemon.clock.now()));
-        if let Value::Object(members) = &mut told {
+        let mut call = json!(LeasedCall::new(&lease, self.daemon.clock.now()));
+        if let Value::Object(members) = &mut call {
             // The view's text has them.
             members.remove("shown");
             members.insert("asked".to_owned(), true.into());
         }
-        Ok(Some(told))
+        Ok(Some(call))
     }
 
     /// Returns the key of the caller's lease.

@@ -60,8 +60,8 @@ fn one_model_of_two_servers_counts_for_each() {
         state("https://example.org/v1", false, 1),
         state("https://example.org/v2", false, 3),
     ];
-    let told = |server: &str, value| (("m", server.to_owned()), value);
-    let expected = [told("127.0.0.1:9", (false, 2)), told("example.org", (true, 4))];
+    let entry = |server: &str, value| (("m", server.to_owned()), value);
+    let expected = [entry("127.0.0.1:9", (false, 2)), entry("example.org", (true, 4))];
     assert_eq!(by_server(&states).into_iter().collect::<Vec<_>>(), expected);
 }
 

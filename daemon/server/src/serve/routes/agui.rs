@@ -250,7 +250,7 @@ impl EventStream {
             if !self.ready.is_empty() {
                 continue;
             }
-            let told = match self.follow.next().await {
+            let encoded = match self.follow.next().await {
                 Some(Ok(record)) => {
                     self.last = record.seq;
                     if record.kind == Kind::Ended {
@@ -274,8 +274,8 @@ impl EventStream {
                     continue;
                 }
             };
-            self.ready.extend(told.events);
-            if told.needs_document
+            self.ready.extend(encoded.events);
+            if encoded.needs_document
                 && let Err(problem) = self.catch_up().await
             {
                 self.end_with_error(&problem);

@@ -76,10 +76,10 @@ pub(crate) async fn command(
     let principal = Some(caller.principal());
     let asked =
         SessionRequest { key, room: files::response_chars(room)?, order, principal, ..SessionRequest::from(arguments) };
-    let wanted = files::LeasedFileCommand { worker, of, name, is_anew: anew, asked };
-    let (told, is_repeated) = files::call(&daemon, &board, wanted).await?;
-    if let Some(problem) = files::problem(&told) {
+    let wanted = files::LeasedFileCommand { worker, of, name, has_restarted: anew, asked };
+    let (result, is_repeated) = files::call(&daemon, &board, wanted).await?;
+    if let Some(problem) = files::problem(&result) {
         return Err(problem);
     }
-    Ok((replayed(is_repeated), SortedJson(FileCommandResult { text: told.text, data: told.data })))
+    Ok((replayed(is_repeated), SortedJson(FileCommandResult { text: result.text, data: result.data })))
 }

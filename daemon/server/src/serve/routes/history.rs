@@ -76,8 +76,8 @@ pub(crate) async fn state(
     let (version, state, is_exact) = match live.filter(|live| at.is_none_or(|at| at == live.version.0)) {
         Some(live) => (live.version, live.state.clone(), live.is_exact),
         None => {
-            let told = |board: &Board| Ok((board.version(), board.state().clone(), board.is_exact()));
-            daemon.query_board(&board, at, told).await?
+            let snapshot = |board: &Board| Ok((board.version(), board.state().clone(), board.is_exact()));
+            daemon.query_board(&board, at, snapshot).await?
         }
     };
     let tag = format!("\"{}\"", state.digest());
@@ -134,7 +134,7 @@ pub(crate) async fn view(
         }
         _ => None,
     };
-    let told = daemon.query_board(&id, viewed.at, move |board| {
+    let response = daemon.query_board(&id, viewed.at, move |board| {
         // For an older version, the binding was checked on the newest.
         let seat = seat_for(board, &worker, &bind, is_seat && now.is_none())?;
         let mut view = views::preview(board, &seat, &expand, now.as_deref())?;
@@ -143,7 +143,7 @@ pub(crate) async fn view(
         }
         Ok(ViewResponse::new(board, &seat, &view))
     });
-    Ok(SortedJson(told.await?))
+    Ok(SortedJson(response.await?))
 }
 
 fn parse_expansions(text: &str) -> ApiResult<Vec<Value>> {
@@ -231,10 +231,10 @@ pub(crate) async fn journal(
                 after = Some(record.seq);
                 looked_at += 1;
                 if kinds.is_empty() || kinds.contains(&record.kind) {
-                    let told = record_json(&record)?;
-                    if key.as_ref().is_none_or(|key| has_token(&told, key)) {
+                    let json = record_json(&record)?;
+                    if key.as_ref().is_none_or(|key| has_token(&json, key)) {
                         bytes += record.header.len() + record.payload.len();
-                        page.push(told);
+                        page.push(json);
                     }
                 }
                 if page.len() == limit || bytes >= PAGE_BYTES_MAX || looked_at == SCANNED_RECORDS_MAX {

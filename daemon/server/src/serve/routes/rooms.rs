@@ -182,7 +182,7 @@ pub(crate) async fn vote(
 ) -> ApiResult<impl IntoResponse> {
     let VoteRequest { worker, critic_id, lease, artifact_id, .. } = ballot;
     let worker = resolve_author(worker, critic_id, "critic_id")?;
-    let told = WireVote {
+    let wire = WireVote {
         critic_id: worker.clone(),
         score: ballot.score,
         confidence: ballot.confidence,
@@ -192,7 +192,7 @@ pub(crate) async fn vote(
         recommendations: ballot.recommendations,
         abstain: ballot.abstain,
     };
-    let vote = Vote::try_from(told).map_err(|bad| Problem::from_code(Code::BadBody, bad.to_string()))?;
+    let vote = Vote::try_from(wire).map_err(|bad| Problem::from_code(Code::BadBody, bad.to_string()))?;
     let mut value = json!(vote);
     value["artifact_id"] = artifact_id.into();
     let by = MessageAuthor { worker: WorkerName::from(worker), lease, key };

@@ -85,12 +85,12 @@ pub(crate) async fn show(
         over => Some(over),
     };
     let over = long_poll::wait_for(&daemon, &board, patience, is_over).await?;
-    let told = match over {
-        Some(told) => told,
+    let status = match over {
+        Some(status) => status,
         // Timeout, with the workflow still running.
         None => long_poll::now(&daemon, &board, WorkflowStatus::read).await?,
     };
-    told.map(SortedJson).ok_or_else(no_workflow)
+    status.map(SortedJson).ok_or_else(no_workflow)
 }
 
 fn no_workflow() -> Problem {

@@ -44,10 +44,10 @@ impl Daemon {
         loop {
             match transitions.recv().await {
                 Ok(transition) => {
-                    let told = outages::sentence(&transition);
+                    let sentence = outages::sentence(&transition);
                     match transition.change {
-                        Availability::Unavailable { .. } => tracing::warn!(url = transition.key.url(), "{told}"),
-                        Availability::Recovered { .. } => tracing::info!(url = transition.key.url(), "{told}"),
+                        Availability::Unavailable { .. } => tracing::warn!(url = transition.key.url(), "{sentence}"),
+                        Availability::Recovered { .. } => tracing::info!(url = transition.key.url(), "{sentence}"),
                     }
                 }
                 Err(RecvError::Lagged(_)) => {}

@@ -169,12 +169,12 @@ fn actions_name_their_callers_and_tokens_their_makers() {
     assert!(tokens.audited(&deleted, Timestamp(8), failed).is_err());
     assert!(wait(tokens.revoke(token.id, &by, Timestamp(9))).expect("writable"));
     assert!(!wait(tokens.delete(99, &by, Timestamp(9))).expect("writable"), "no entry, either");
-    let told: Vec<_> = wait(tokens.audit_log(0, 9)).expect("readable");
-    let told: Vec<_> =
-        told.iter().map(|it| (it.action.as_str(), it.subject.as_deref(), &it.principal, it.done)).collect();
+    let entries: Vec<_> = wait(tokens.audit_log(0, 9)).expect("readable");
+    let entries: Vec<_> =
+        entries.iter().map(|it| (it.action.as_str(), it.subject.as_deref(), &it.principal, it.done)).collect();
     let id = token.id.to_string();
     assert_eq!(
-        told,
+        entries,
         [
             ("token_created", Some(id.as_str()), &Some(ann()), true),
             ("board_archived", Some("b1"), &Some(by.clone()), true),
