@@ -5,6 +5,7 @@
 //! helper added by another engineer, a new name. It does not review accepted edits. The script is equal in every mode.
 
 mod decision;
+mod memory;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use self::decision::NextAction;
-use crate::exercise::{Exercise, has_word};
+use self::memory::{Memory, numbered};
+use crate::exercise::Exercise;
 use crate::plan::Batch;
 
 /// Maximum number of attempts at one edit.
@@ -93,23 +95,6 @@ impl EngineerStats {
         self.given_up += other.given_up;
         other.refused.iter().for_each(|(code, count)| *self.refused.entry(code.clone()).or_default() += count);
     }
-}
-
-/// Engineer's knowledge of the files, from views.
-#[derive(Default)]
-struct Memory {
-    /// Numbered lines as last shown.
-    lines: BTreeMap<String, BTreeMap<u32, String>>,
-    /// Files with all lines known.
-    whole: BTreeSet<String>,
-    /// Lines known to be in a file.
-    present: BTreeSet<(String, String)>,
-    /// Renames seen to be done.
-    renamed: BTreeSet<usize>,
-    /// Renamed files, by old name.
-    moved: BTreeMap<String, String>,
-    /// Variant of each helper that has been added.
-    variants: BTreeMap<usize, usize>,
 }
 
 /// Working directory of an engineer.
@@ -276,11 +261,11 @@ impl Engineer {
         if let Some(now) = arguments["path"].as_str().and_then(|path| self.memory.moved.get(path)) {
             arguments["path"] = json!(now);
         }
-        let told = self.place.call(arguments).await;
-        if told.code.as_deref() == Some("no_such_file") {
+        let result = self.place.call(arguments).await;
+        if result.code.as_deref() == Some("no_such_file") {
             self.look_around().await;
         }
-        told
+        result
     }
 
     /// Lists the files to find the new name of a missing file.
@@ -301,8 +286,8 @@ impl Engineer {
             return;
         }
         for text in wanted {
-            let told = self.call(json!({"command": "search", "path": path, "pattern": text})).await;
-            let found = numbered(told.data["content"].as_str().unwrap_or_default()).into_keys().next();
+            let result = self.call(json!({"command": "search", "path": path, "pattern": text})).await;
+            let found = numbered(result.data["content"].as_str().unwrap_or_default()).into_keys().next();
             if let Some(at) = found {
                 let shifted = |line: u32| (line + at).saturating_sub(range.at).max(1);
                 let first = if range.lines.0 == 1 { 1 } else { shifted(range.lines.0) };
@@ -317,16 +302,16 @@ impl Engineer {
             arguments["view_range"] = json!([first, last]);
         }
         self.deeds.views += 1;
-        let told = self.call(arguments).await;
-        if told.is_error() {
+        let result = self.call(arguments).await;
+        if result.is_error() {
             // The error may be for an empty file; a new name is known by now.
             return;
         }
-        let content = told.data["content"].as_str().unwrap_or_default();
+        let content = result.data["content"].as_str().unwrap_or_default();
         // A working tree does not track reads, so its response lacks this member.
-        let is_whole = told.data["is_whole"].as_bool();
+        let is_whole = result.data["is_whole"].as_bool();
         let is_whole = is_whole.unwrap_or_else(|| lines.is_none() && !content.contains(" are not shown]\n"));
-        self.learn_shown(path, content, is_whole);
+        self.memory.learn_shown(&self.exercise, path, content, is_whole);
     }
 
     async fn find(&mut self, helper: usize) {
@@ -334,17 +319,17 @@ impl Engineer {
         let helper = &exercise.helpers[helper];
         self.deeds.views += 1;
         let pattern = format!("def {}(", helper.name);
-        let told = self.call(json!({"command": "search", "path": helper.path, "pattern": pattern})).await;
-        self.learn_words(told.data["content"].as_str().unwrap_or_default());
+        let result = self.call(json!({"command": "search", "path": helper.path, "pattern": pattern})).await;
+        self.memory.learn_words(&self.exercise, result.data["content"].as_str().unwrap_or_default());
     }
 
     async fn sweep(&mut self) {
         let old: Vec<&str> = self.exercise.renames.iter().map(|rename| rename.old.as_str()).collect();
         let pattern = format!("\\b({})\\b", old.join("|"));
         self.deeds.views += 1;
-        let told = self.call(json!({"command": "search", "pattern": pattern, "regex": true})).await;
+        let result = self.call(json!({"command": "search", "pattern": pattern, "regex": true})).await;
         let (mut found, mut last) = (BTreeSet::new(), None);
-        for line in told.data["content"].as_str().unwrap_or_default().lines() {
+        for line in result.data["content"].as_str().unwrap_or_default().lines() {
             let of = self.exercise.sizes.keys().find(|path| self.exercise.names_of(path).any(|name| name == line));
             last = of.or(last);
             if line.split_once('\t').is_some_and(|(_, text)| !is_annotation(text)) {
@@ -357,7 +342,7 @@ impl Engineer {
             self.deeds.given_up += u64::from(!found.is_empty());
             return;
         }
-        found.iter().for_each(|path| self.forget(path));
+        found.iter().for_each(|path| self.memory.forget(path));
         self.steps.push_front(Step::Sweep);
         found.into_iter().for_each(|path| self.steps.push_front(Step::Rename { path }));
     }
@@ -365,11 +350,11 @@ impl Engineer {
     async fn edit(&mut self, step: &Step, arguments: Value) {
         self.deeds.edits += 1;
         let path = arguments["path"].as_str().unwrap_or_default().to_owned();
-        let told = self.call(arguments).await;
-        let Some(code) = told.code.clone() else {
+        let result = self.call(arguments).await;
+        let Some(code) = result.code.clone() else {
             self.deeds.accepted += 1;
             self.deeds.again += u64::from(self.tries > 0);
-            self.accepted(step, &path, &told).await;
+            self.accepted(step, &path, &result).await;
             self.finish();
             return;
         };
@@ -380,13 +365,13 @@ impl Engineer {
             self.finish();
             return;
         }
-        self.learn_rejection(&path, &code, &told).await;
+        self.learn_rejection(&path, &code, &result).await;
     }
 
-    async fn accepted(&mut self, step: &Step, path: &str, told: &CommandResult) {
-        self.learn_words(&told.text);
+    async fn accepted(&mut self, step: &Step, path: &str, result: &CommandResult) {
+        self.memory.learn_words(&self.exercise, &result.text);
         // Line numbers of the rest of the file have changed.
-        self.forget(path);
+        self.memory.forget(path);
         let (imports, helpers) = match step {
             Step::Head { imports, helpers, .. } | Step::Rewrite { imports, helpers, .. } => (imports, helpers),
             Step::Rename { .. } => {
@@ -408,27 +393,10 @@ impl Engineer {
         }
     }
 
-    fn forget(&mut self, path: &str) {
-        self.memory.lines.remove(path);
-        self.memory.whole.remove(path);
-    }
-
-    /// Stores numbered lines of a file.
-    fn learn_shown(&mut self, path: &str, content: &str, is_whole: bool) {
-        self.learn_words(content);
-        let shown = numbered(content);
-        self.memory.present.extend(shown.values().map(|line| (path.to_owned(), line.clone())));
-        if is_whole {
-            self.memory.whole.insert(path.to_owned());
-            self.memory.lines.insert(path.to_owned(), shown);
-        } else if !self.memory.whole.contains(path) {
-            self.memory.lines.entry(path.to_owned()).or_default().extend(shown);
-        }
-    }
-
     /// Learns from a rejection, which shows the current target and changes to other content that was read.
-    async fn learn_rejection(&mut self, path: &str, code: &str, told: &CommandResult) {
-        let parts = std::iter::once(&told.data["target"]).chain(told.data["stale"].as_array().into_iter().flatten());
+    async fn learn_rejection(&mut self, path: &str, code: &str, result: &CommandResult) {
+        let parts =
+            std::iter::once(&result.data["target"]).chain(result.data["stale"].as_array().into_iter().flatten());
         let mut is_shown = false;
         for part in parts {
             let Some(named) = part["path"].as_str() else { continue };
@@ -437,18 +405,7 @@ impl Engineer {
             }
             let of = self.memory.moved.iter().find(|(_, new)| *new == named).map_or(named, |(old, _)| old).to_owned();
             let of = of.as_str();
-            self.forget(of);
-            for line in part["diff"].as_str().unwrap_or_default().lines() {
-                let Some(text) = line.strip_prefix(['+', ' ']) else { continue };
-                self.learn_words(text);
-                self.memory.present.insert((of.to_owned(), text.to_owned()));
-            }
-            if let Some(content) = part["content"].as_str() {
-                // Only complete content can be written back; a diff or an excerpt cannot.
-                let is_whole = part["is_whole"] == true && part["shown"] == part["known"] && !content.contains("\n[");
-                self.learn_shown(of, content, is_whole);
-                is_shown |= of == path;
-            }
+            is_shown |= self.memory.learn_part(&self.exercise, of, part) && of == path;
             // Content that is not included must be viewed again before an edit may rely on it.
             if part["view_again"] == true && part["is_deleted"] != true {
                 let is_next = |step: &Step| matches!(step, Step::View { path, .. } if path == of);
@@ -458,38 +415,12 @@ impl Engineer {
             }
         }
         if !is_shown && self.steps.front().is_none_or(|step| !matches!(step, Step::View { .. })) {
-            self.forget(path);
+            self.memory.forget(path);
             if code == "no_match" || code == "several_matches" {
                 self.steps.push_front(Step::View { path: path.to_owned(), range: None });
             }
         }
     }
-
-    /// Learns the new symbol name and the helpers from a text.
-    fn learn_words(&mut self, text: &str) {
-        let renamed = self.exercise.renames.iter().enumerate().filter(|(_, rename)| has_word(text, &rename.new));
-        self.memory.renamed.extend(renamed.map(|(number, _)| number));
-        for (number, helper) in self.exercise.helpers.iter().enumerate() {
-            let head = format!("def {}(", helper.name);
-            let Some(line) = text.lines().find(|line| line.contains(&head)) else { continue };
-            let is_it = |definition: &String| {
-                let first = definition.lines().next().unwrap_or_default();
-                line.contains(first) || line.contains(&self.exercise.renamed(first))
-            };
-            if let Some(variant) = helper.definitions.iter().position(is_it) {
-                self.memory.variants.insert(number, variant);
-            }
-        }
-    }
-}
-
-/// Parses numbered lines.
-fn numbered(shown: &str) -> BTreeMap<u32, String> {
-    let numbered = shown.lines().filter_map(|line| {
-        let (number, text) = line.split_once('\t')?;
-        Some((number.trim().parse().ok()?, text.to_owned()))
-    });
-    numbered.collect()
 }
 
 fn is_annotation(line: &str) -> bool {
