@@ -146,7 +146,7 @@ impl World {
 }
 
 fn measure(task: &Task, played: &BoardRun) -> (Vec<(&'static str, f64)>, Value) {
-    let World { history, status, goal: told } = World::from_records(&played.records);
+    let World { history, status, goal: stated } = World::from_records(&played.records);
     let had_effect = |step: &&Value| step["effect"] == true;
     let actions: Vec<&str> = history.iter().filter(had_effect).filter_map(|step| step["action"].as_str()).collect();
     let refused = played.records.iter().filter_map(|record| record.body().ok()).filter(|body| match body {
@@ -169,7 +169,7 @@ fn measure(task: &Task, played: &BoardRun) -> (Vec<(&'static str, f64)>, Value) 
         ("actions", (history.len() + refused) as f64),
         ("admissible", actions.len() as f64),
     ];
-    (measures, json!({"goal": told, "actions": history.iter().map(|step| &step["action"]).collect::<Vec<_>>()}))
+    (measures, json!({"goal": stated, "actions": history.iter().map(|step| &step["action"]).collect::<Vec<_>>()}))
 }
 
 fn interleaved(games: Vec<Game>) -> Vec<Game> {

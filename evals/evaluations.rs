@@ -64,8 +64,8 @@ fn answer(view: &str) -> Option<Value> {
 fn endpoint() -> Endpoint {
     Endpoint::serving(|request| {
         let schema = &request["response_format"]["json_schema"]["schema"];
-        let told = |nth: usize| request["messages"][nth]["content"].as_str().unwrap_or_default();
-        let (system, view) = (told(0), told(1));
+        let content = |nth: usize| request["messages"][nth]["content"].as_str().unwrap_or_default();
+        let (system, view) = (content(0), content(1));
         let plan = json!({"object": "lamp", "receptacle": "lamp", "status": "look", "subgoal": "Light it."});
         let (place, value) = if view.contains("/plan: add") { ("plan", plan) } else { ("action", json!("use lamp")) };
         let reply = if system.contains("You are an architect") && view.contains("Who built it?") {
@@ -189,12 +189,12 @@ fn an_evaluation_without_a_model_keeps_nothing_and_says_what_to_do() {
         run(env!("CARGO_BIN_EXE_hotpot_eval"), directory.path(), url, &[&[file.as_str()], more].concat())
     };
     let output = hotpot("http://127.0.0.1:1/v1", &[]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && told.contains("does not answer; start it and repeat"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("does not answer; start it and repeat"), "{stderr}");
     assert_eq!(fs::read_to_string(directory.path().join("runs.jsonl")).unwrap_or_default(), "");
     let output = hotpot("http://127.0.0.1:1/v1", &["--systems", "nobody"]);
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && told.contains("without-feedback"), "the systems there are: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("without-feedback"), "the systems there are: {stderr}");
 }
 
 #[test]
@@ -229,8 +229,8 @@ fn alfworld_eval_plays_the_same_game_by_patches_and_on_both_blackboards() {
 /// almost unanimous answers.
 fn blackboard() -> Endpoint {
     Endpoint::serving(|request| {
-        let told = |nth: usize| request["messages"][nth]["content"].as_str().unwrap_or_default();
-        let (system, view) = (told(0), told(1));
+        let content = |nth: usize| request["messages"][nth]["content"].as_str().unwrap_or_default();
+        let (system, view) = (content(0), content(1));
         let is = |role: &str| system.contains(role);
         let waits = |words: &str| json!({"pass": words}).to_string();
         let says = |words: &str| json!({"output": words}).to_string();

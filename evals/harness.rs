@@ -39,8 +39,8 @@ fn the_same_seed_prints_the_same_bytes_and_a_line_about_every_fault() {
     assert_eq!(first.stdout, again.stdout);
     let other = faults(&directory, &["--n", "3", "--seed", "8", "--classes", "unauthorized_write"]);
     assert_ne!(first.stdout, other.stdout);
-    for told in ["unauthorized_write", "agent_hang", "no_fault", "0 of 3, 0.0 % (0.0 to 56.1)", "path_not_granted"] {
-        assert!(first.stdout.contains(told), "{told}: {}", first.stdout);
+    for part in ["unauthorized_write", "agent_hang", "no_fault", "0 of 3, 0.0 % (0.0 to 56.1)", "path_not_granted"] {
+        assert!(first.stdout.contains(part), "{part}: {}", first.stdout);
     }
     let lines = fs::read_to_string(directory.path().join("lines.jsonl")).expect("it was written");
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();

@@ -81,11 +81,11 @@ pub fn differences(runs: &[Run], first: &str, of: impl Fn(&Run) -> f64, decimals
         let same = |run: &&&Run, other: &Run| run.key.task == other.key.task && run.key.seed == other.key.seed;
         let pairs: Vec<(f64, f64)> =
             theirs.iter().filter_map(|run| Some((of(run), of(ours.iter().find(|ours| same(ours, run))?)))).collect();
-        let told =
+        let difference =
             stats::paired_bootstrap(&pairs, SEED).map_or("–".to_owned(), |Interval { estimate, low, high }| {
                 format!("{estimate:+.decimals$} ({low:+.decimals$} to {high:+.decimals$})")
             });
-        rows.push(vec![(*system).to_owned(), pairs.len().to_string(), told]);
+        rows.push(vec![(*system).to_owned(), pairs.len().to_string(), difference]);
     }
     rows
 }

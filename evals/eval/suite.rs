@@ -218,7 +218,7 @@ pub async fn play_all<T>(
         let measures = measures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
         let BoardRun { board, end: (end, cause), seconds, attempts, is_invalid, .. } = played;
         let run = Run { key: key.clone(), board, end, cause, seconds, attempts, is_invalid, measures, shown };
-        let told = format!(
+        let line = format!(
             "{} by {}: {} ({}), {:.0} s, {} tokens",
             run.key.task,
             run.key.system,
@@ -228,7 +228,7 @@ pub async fn play_all<T>(
             run.tokens()
         );
         // A hidden bar would print nothing.
-        bar.suspend(|| eprintln!("{told}"));
+        bar.suspend(|| eprintln!("{line}"));
         results.add(run)?;
         bar.inc(1);
     }

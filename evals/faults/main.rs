@@ -379,13 +379,13 @@ mod tests {
     #[test]
     fn what_is_not_good_enough_is_named() {
         let good = Cell { injected: 10, contaminated: 0, halted: 10, done: 10, unreplayed: 0 };
-        let told = |class, system, cell: Cell| {
+        let found = |class, system, cell: Cell| {
             let report = Report { cells: [((class, system), cell)].into(), ..Report::default() };
             shortcomings(&report, 99.0, &campaign(10))
         };
         for &class in FaultClass::ALL {
             for &system in System::ALL {
-                assert_eq!(told(class, system, good), Vec::<String>::new(), "{class} {system}");
+                assert_eq!(found(class, system, good), Vec::<String>::new(), "{class} {system}");
             }
         }
         let bad = Cell { contaminated: 1, ..good };
@@ -395,7 +395,7 @@ mod tests {
             (FaultClass::FalseClaim, System::Patchboard, false),
             (FaultClass::StaleRead, System::Plain, false),
         ] {
-            assert_eq!(told(class, system, bad).len(), usize::from(is_bad), "{class} {system}");
+            assert_eq!(found(class, system, bad).len(), usize::from(is_bad), "{class} {system}");
         }
         for (class, cell) in [
             (FaultClass::Cycle, Cell { halted: 9, ..good }),
@@ -404,7 +404,7 @@ mod tests {
             (FaultClass::Cycle, Cell { injected: 9, halted: 9, ..good }),
             (FaultClass::Oversized, Cell { unreplayed: 1, ..good }),
         ] {
-            assert_eq!(told(class, System::Patchboard, cell).len(), 1, "{class} {cell:?}");
+            assert_eq!(found(class, System::Patchboard, cell).len(), 1, "{class} {cell:?}");
         }
     }
 
@@ -412,7 +412,7 @@ mod tests {
     fn a_contract_that_refuses_nothing_among_many_trespasses_is_not_good_enough() {
         let report = Report { denials: [("stockroom", Default::default())].into(), ..Report::default() };
         assert_eq!(shortcomings(&report, 99.0, &campaign(99)), Vec::<String>::new(), "too few to tell");
-        let told = shortcomings(&report, 99.0, &campaign(100));
-        assert!(told.len() == 1 && told[0].contains("clerk of stockroom"), "{told:?}");
+        let found = shortcomings(&report, 99.0, &campaign(100));
+        assert!(found.len() == 1 && found[0].contains("clerk of stockroom"), "{found:?}");
     }
 }

@@ -45,8 +45,8 @@ impl Daemon {
         if let Some(stdout) = child.stdout.take() {
             BufReader::new(stdout).read_line(&mut line)?;
         }
-        let told: Value = serde_json::from_str(&line).map_err(|_| "it said something else than where it listens")?;
-        let address = told["listen"].as_str().ok_or("it did not say where it listens")?;
+        let started: Value = serde_json::from_str(&line).map_err(|_| "it said something else than where it listens")?;
+        let address = started["listen"].as_str().ok_or("it did not say where it listens")?;
         let http = Client::builder().no_proxy().tls_certs_only([]).redirect(Policy::none()).build()?;
         let (program, directory) = (program.to_owned(), directory.to_owned());
         Ok(Self { program, directory, child, url: format!("http://{address}"), http })

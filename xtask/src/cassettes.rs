@@ -109,11 +109,11 @@ fn target() -> PathBuf {
 /// Records one board, replays the recording, and replaces the shipped one.
 fn record(shipped: &Shipped, program: &Path, model: &[&str]) -> Result<PathBuf, String> {
     let room = target().join("cassettes").join(shipped.name);
-    let told = |error: io::Error| format!("{}: {error}", room.display());
+    let failed = |error: io::Error| format!("{}: {error}", room.display());
     if room.exists() {
-        fs::remove_dir_all(&room).map_err(told)?;
+        fs::remove_dir_all(&room).map_err(failed)?;
     }
-    fs::create_dir_all(&room).map_err(told)?;
+    fs::create_dir_all(&room).map_err(failed)?;
     let made = room.join("cassette.jsonl");
     let live = [shipped.recording, model].concat();
     let recorded = converse(shipped, program, &room.join("recorded"), &live, |is_first| {

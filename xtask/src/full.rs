@@ -231,8 +231,8 @@ fn page(old: &str, lines: &[Line], names: &[&str]) -> String {
         let Some(line) = lines.iter().find(|line| line.name == *name) else {
             return old.lines().find(|row| row.starts_with(&format!("| {name} |"))).map(|row| format!("{row}\n"));
         };
-        let (told, seconds, command) = (line.to_text(), line.seconds, &line.command);
-        Some(format!("| {name} | {told} | {today} | {commit} | {cores} | {seconds} | `{command}` |\n"))
+        let (result, seconds, command) = (line.to_text(), line.seconds, &line.command);
+        Some(format!("| {name} | {result} | {today} | {commit} | {cores} | {seconds} | `{command}` |\n"))
     };
     let rows: String = names.iter().filter_map(row).collect();
     format!(

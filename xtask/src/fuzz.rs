@@ -155,21 +155,21 @@ fn run(target: &str, runner: &Path, folder: &Path, seconds: u32) -> Result<bool,
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{} cannot be run: {error}", runner.display()))?;
     let stderr = child.stderr.take().expect("stderr was piped");
-    let mut told = RunStats::default();
+    let mut stats = RunStats::default();
     let mut lines = String::new();
     for line in BufReader::new(stderr).split(b'\n') {
         let line = line.map_err(|error| format!("the runner cannot be read: {error}"))?;
         let line = String::from_utf8_lossy(&line);
-        told.read(&line);
+        stats.read(&line);
         lines.push_str(&line);
         lines.push('\n');
     }
     let status = child.wait().map_err(|error| format!("the runner cannot be waited for: {error}"))?;
     fs::write(&log, lines).map_err(unusable)?;
-    println!("── {target}: {} in {seconds} s: {}", if status.success() { "ok" } else { "FAILED" }, told.summary());
+    println!("── {target}: {} in {seconds} s: {}", if status.success() { "ok" } else { "FAILED" }, stats.summary());
     if !status.success() {
         // A stack overflow ends the process at once, so the runner stores each input before it runs.
-        let input = told.failed.unwrap_or(last);
+        let input = stats.failed.unwrap_or(last);
         println!("   {status}; what was said is in {}", log.display());
         println!("   input: {}", input.display());
         println!("   again: (ulimit -s {STACK_KIB}; {TARGET}={target} {} {})", runner.display(), input.display());
@@ -201,12 +201,12 @@ impl RunStats {
     }
 
     fn summary(&self) -> String {
-        let told = |number: Option<u64>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+        let shown = |number: Option<u64>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
         format!(
             "{} inputs, {} a second, {} edges",
-            told(self.executions),
-            told(self.executions_per_second),
-            told(self.edges)
+            shown(self.executions),
+            shown(self.executions_per_second),
+            shown(self.edges)
         )
     }
 }
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_libfuzzer_says_is_understood() {
-        let mut told = RunStats::default();
+        let mut stats = RunStats::default();
         for line in [
             "#2\tINITED cov: 120 ft: 121 corp: 1/1b exec/s: 0 rss: 30Mb",
             "#349621\tDONE   cov: 2736 ft: 10274 corp: 1531/424Kb lim: 2691 exec/s: 6855 rss: 51Mb",
@@ -248,9 +248,9 @@ mod tests {
             "stat::number_of_executed_units: 349621",
             "stat::average_exec_per_sec:     6855",
         ] {
-            told.read(line);
+            stats.read(line);
         }
-        assert_eq!(told.summary(), "349621 inputs, 6855 a second, 2736 edges");
-        assert_eq!(told.failed.as_deref(), Some(Path::new("x/crash-0f")));
+        assert_eq!(stats.summary(), "349621 inputs, 6855 a second, 2736 edges");
+        assert_eq!(stats.failed.as_deref(), Some(Path::new("x/crash-0f")));
     }
 }

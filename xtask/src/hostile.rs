@@ -63,8 +63,8 @@ pub(crate) fn hostile(options: &[&str], help: &str) -> ExitCode {
         let has_passed = run_with(section, if is_measured { &measured } else { &[] }, &mut tally);
         // A section without tests, or with skipped ones, counts as failed.
         let held = has_passed && tally.is_of_all();
-        let (told, count) = (if held { "ok" } else { "FAILED" }, tally.summary().unwrap_or_default());
-        let line = format!("{:<12} {:>8}  {told}: {count}", section.name, seconds(began.elapsed()));
+        let (verdict, count) = (if held { "ok" } else { "FAILED" }, tally.summary().unwrap_or_default());
+        let line = format!("{:<12} {:>8}  {verdict}: {count}", section.name, seconds(began.elapsed()));
         println!("── {line}");
         lines.push((line, held));
     }

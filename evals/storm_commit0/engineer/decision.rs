@@ -27,8 +27,8 @@ impl Engineer {
                 }
                 let Some(line) = self.place(path) else { return NextAction::Look(path.clone()) };
                 let intent = "what the functions below need";
-                let told = json!({"command": "insert", "path": path, "insert_line": line, "insert_text": added, "intent": intent});
-                NextAction::Edit(told)
+                let arguments = json!({"command": "insert", "path": path, "insert_line": line, "insert_text": added, "intent": intent});
+                NextAction::Edit(arguments)
             }
             Step::Restore(number) => {
                 let piece = &self.exercise.pieces[*number];
