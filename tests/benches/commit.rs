@@ -153,7 +153,7 @@ fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work)
             basis: None,
             invocation: None,
             reservations: &reservations,
-            commits: &Nobody,
+            commits: &NoCommits,
         };
         let by = Proposer { worker: &worker, worker_plan: board.plan().workers.get(&worker).map(|seat| &**seat) };
         let (verdict, time) =
@@ -166,9 +166,9 @@ fn in_judge<'a>(schema: &Value, document: Value, mut writer: Writer, work: Work)
 }
 
 /// Author lookup that is never called, because no proposal is rejected here.
-struct Nobody;
+struct NoCommits;
 
-impl CommitLookup for Nobody {
+impl CommitLookup for NoCommits {
     fn commit_of(&self, _: Version) -> Option<(Seq, WorkerName)> {
         None
     }

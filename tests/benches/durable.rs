@@ -32,10 +32,10 @@ mod raw;
 use counted::{Counted, Transaction};
 use raw::{RawFile, RawSqlite, length};
 
-#[path = "shared/nobody.rs"]
-mod nobody;
+#[path = "shared/silent_agent.rs"]
+mod silent_agent;
 
-use nobody::Nobody;
+use silent_agent::SilentAgent;
 
 /// Duration of the measurement of one client, for each size.
 const TIME: Duration = Duration::from_secs(6);
@@ -78,7 +78,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 async fn start(journal: Arc<dyn Journal>) -> Runtime {
-    Runtime::start(journal, Options::new(Arc::new(Nobody)), PLANS).await.expect("the runtime starts")
+    Runtime::start(journal, Options::new(Arc::new(SilentAgent)), PLANS).await.expect("the runtime starts")
 }
 
 /// Creates a board and its writer. All boards share one blueprint, as in most daemons; their patches differ.

@@ -50,15 +50,15 @@ fn main() -> ExitCode {
                     .ratio(ratio, "for each of 5")
                     .goal(Goal::at_most(GOAL, ratio, "×")),
             );
-            let told =
+            let line =
                 format!("{} of {elements} checked, {} calls, {} refusals", cost.checked, cost.calls, cost.rejected);
-            eprintln!("bound, {size}: {told}");
+            eprintln!("bound, {size}: {line}");
             // Each rejection causes another call: larger sizes take long and show nothing new.
             if elements <= 40 {
                 let all = play(&unbound(), elements);
-                let told =
+                let line =
                     format!("{} of {elements} checked, {} calls, {} refusals", all.checked, all.calls, all.rejected);
-                eprintln!("all shown, {size}: {told}");
+                eprintln!("all shown, {size}: {line}");
                 bench.add(
                     Row::number("all shown", &size, "tokens of prompts for each element", all.per_element(), "tokens")
                         .ratio(all.per_element() / cost.per_element(), "bound"),

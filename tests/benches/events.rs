@@ -18,10 +18,10 @@ use patchboard_tests::boards::{self, Across};
 use patchboard_tests::measure::{Goal, Row, run};
 use serde_json::{Value, json};
 
-#[path = "shared/nobody.rs"]
-mod nobody;
+#[path = "shared/silent_agent.rs"]
+mod silent_agent;
 
-use nobody::Nobody;
+use silent_agent::SilentAgent;
 
 const CASE: &str = "burst";
 const SIZE: &str = "1 KB";
@@ -49,7 +49,8 @@ fn main() -> ExitCode {
 async fn burst(commits: u64) -> (u64, f64, f64) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory can be made");
     let journal = SqliteJournal::open(dir.path()).expect("the journal opens");
-    let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Nobody)), PLANS).await.expect("it starts");
+    let runtime =
+        Runtime::start(Arc::new(journal), Options::new(Arc::new(SilentAgent)), PLANS).await.expect("it starts");
     let (document, _) = boards::document(1_000, SEED);
     let blueprint = boards::blueprint(boards::schema(Across::Nothing), document);
     let board = runtime.create(blueprint, Value::Null, None).await.expect("created");

@@ -195,11 +195,11 @@ impl Server {
     fn limited(rate: u32, after: u32) -> Self {
         let (refused, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let is_away = Arc::new(AtomicBool::new(false));
-        let (now, told) = (AtomicUsize::new(0), (Arc::clone(&refused), Arc::clone(&most), Arc::clone(&is_away)));
+        let (now, counters) = (AtomicUsize::new(0), (Arc::clone(&refused), Arc::clone(&most), Arc::clone(&is_away)));
         let bucket = Mutex::new((f64::from(rate), Instant::now()));
         let headers: &'static str = format!("retry-after: {after}\r\n").leak();
         let endpoint = Endpoint::serving(move |_| {
-            let (refused, most, is_away) = &told;
+            let (refused, most, is_away) = &counters;
             most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
             let act = if is_away.load(Ordering::Relaxed) || !takes(&bucket, f64::from(rate)) {
                 refused.fetch_add(1, Ordering::Relaxed);

@@ -18,10 +18,10 @@ use patchboard_storage::sqlite::SqliteJournal;
 use patchboard_tests::boards::{self, Across, Work};
 use patchboard_tests::measure::{Bench, Row, Stats, on_cpu, run};
 
-#[path = "shared/nobody.rs"]
-mod nobody;
+#[path = "shared/silent_agent.rs"]
+mod silent_agent;
 
-use nobody::Nobody;
+use silent_agent::SilentAgent;
 
 const SEED: u64 = 17;
 /// Minimum number of samples of each.
@@ -123,7 +123,7 @@ async fn store(journal: &SqliteJournal, records: &[Record]) {
 /// Measures the time until a board that exists only in the journal runs again.
 async fn start(journal: &SqliteJournal, state: Digest) -> Duration {
     let runtime =
-        Runtime::start(Arc::new(journal.clone()), Options::new(Arc::new(Nobody)), PLANS).await.expect("it starts");
+        Runtime::start(Arc::new(journal.clone()), Options::new(Arc::new(SilentAgent)), PLANS).await.expect("it starts");
     let began = Instant::now();
     let board = runtime.resume(&BoardId::from("measured")).await.expect("it can be recovered");
     let time = began.elapsed();

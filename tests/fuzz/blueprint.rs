@@ -69,7 +69,7 @@ fn check(text: &str) {
     let from_value = patchboard_protocols::check_value(source.value().clone());
     assert_eq!(from_value.blueprint, report.blueprint);
     if report.findings.len() < FINDINGS_MAX {
-        assert_eq!(told(&from_value), told(&report));
+        assert_eq!(places(&from_value), places(&report));
     }
     if let Some(blueprint) = report.blueprint {
         check_accepted(blueprint);
@@ -123,7 +123,7 @@ fn check_position(at: Position, text: &str) {
 }
 
 /// Returns codes and pointers of the findings, in an order that does not depend on positions.
-fn told(report: &Report) -> BTreeSet<(&'static str, &str)> {
+fn places(report: &Report) -> BTreeSet<(&'static str, &str)> {
     report.findings.iter().map(|finding| (finding.code, finding.pointer.as_str())).collect()
 }
 

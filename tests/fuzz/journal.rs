@@ -142,7 +142,7 @@ fn check_forged(bytes: &mut Bytes<'_>) {
     for _ in 0..=bytes.below(4) {
         damage(&mut records, bytes);
     }
-    chain_anew(&mut records);
+    rechain(&mut records);
     records.iter().for_each(read_all);
     let recovered = Board::recover(&records, &PLANS);
     match replay::replay(&records, None, &PLANS) {
@@ -186,7 +186,7 @@ fn chained(previous: Digest, header: &str) -> Digest {
 }
 
 /// Renumbers the records, commits to their present payloads, and rebuilds the hash chain.
-fn chain_anew(records: &mut [Record]) {
+fn rechain(records: &mut [Record]) {
     let mut previous = GENESIS;
     for (index, record) in records.iter_mut().enumerate() {
         record.seq = Seq(index as u64);

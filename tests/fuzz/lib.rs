@@ -39,7 +39,7 @@ pub struct Target {
     /// Name of the target, and of its folder in `corpus`.
     pub name: &'static str,
     /// Description of its assertions.
-    pub told: &'static str,
+    pub claim: &'static str,
     /// Words of its inputs' language, for mutators without coverage feedback.
     pub words: &'static [&'static str],
     /// Checks an input, and panics if an assertion fails.
@@ -62,7 +62,7 @@ impl Target {
 pub const TARGETS: &[Target] = &[
     Target {
         name: "json",
-        told: "the strict reader accepts what serde_json does, but for reasons that are documented",
+        claim: "the strict reader accepts what serde_json does, but for reasons that are documented",
         words: &[
             "{\"a\":",
             "[",
@@ -82,7 +82,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "blueprint",
-        told: "findings are few and inside the text; what is accepted compiles, and is accepted again",
+        claim: "findings are few and inside the text; what is accepted compiles, and is accepted again",
         words: &[
             "blueprint: 1\n",
             "name: ",
@@ -116,7 +116,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "patch",
-        told: "a patch does to the tree what the crate json-patch does to the value, within the limits, or nothing",
+        claim: "a patch does to the tree what the crate json-patch does to the value, within the limits, or nothing",
         words: &[
             "{\"op\":\"add\",\"path\":\"/",
             "{\"op\":\"move\",\"from\":\"/",
@@ -135,7 +135,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "contract",
-        told: "patterns match what a naive matcher does, and no grant lets a write outside of it through",
+        claim: "patterns match what a naive matcher does, and no grant lets a write outside of it through",
         words: &[
             "**",
             "*",
@@ -152,7 +152,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "cel",
-        told: "an expression is refused with a code, or evaluates in its steps, twice alike, over values and trees",
+        claim: "an expression is refused with a code, or evaluates in its steps, twice alike, over values and trees",
         words: &[
             "state.",
             ".all(x, ",
@@ -183,7 +183,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "journal",
-        told: "records are read without panic, and no change of a chained journal goes unnoticed",
+        claim: "records are read without panic, and no change of a chained journal goes unnoticed",
         words: &[
             "\"kind\":",
             "\"seq\":",
@@ -199,7 +199,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target {
         name: "snapshot",
-        told: "a board that was stored is restored as it was, and no other parts bring it down",
+        claim: "a board that was stored is restored as it was, and no other parts bring it down",
         words: &[
             "[\"a\",0,0,",
             "[\"o\",0,0,",

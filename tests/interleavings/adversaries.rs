@@ -158,9 +158,9 @@ async fn race(writers: usize, edits: usize) -> (usize, BTreeMap<String, usize>) 
                     shown.expect("the line").clone_into(&mut last);
                     let new = format!("{writer}.{made}.{tries}");
                     let arguments = json!({"command": "str_replace", "path": "a.txt", "old_str": last, "new_str": new, "intent": "mine"});
-                    let told = session.call(arguments).await;
+                    let result = session.call(arguments).await;
                     tries += 1;
-                    match told.code {
+                    match result.code {
                         None => {
                             made += 1;
                             if made <= edits {

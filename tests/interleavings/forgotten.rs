@@ -33,8 +33,8 @@ async fn change(session: &mut Session, line: u32) {
         "command": "str_replace", "path": "a.txt", "old_str": format!("line {line};"), "new_str": format!("new {line};"),
         "intent": "another line",
     });
-    let told = session.call(arguments).await;
-    assert_eq!(told.code, None, "{}", told.text);
+    let result = session.call(arguments).await;
+    assert_eq!(result.code, None, "{}", result.text);
 }
 
 /// Edits the other file, with all earlier reads in the read set.
@@ -96,12 +96,12 @@ async fn who_learns_that_nothing_has_to_be_viewed_can_try_again() {
             std::fs::write(shop.directory.path().join(path), then).expect("written");
             let arguments =
                 json!({"command": "insert", "path": "b.txt", "insert_line": 1, "insert_text": "x\n", "intent": "more"});
-            let told = ada.call(arguments).await;
-            assert_eq!(told.code.as_deref(), Some("stale_read"), "{}", told.text);
-            if told.data["stale"][0]["view_again"] == true {
+            let result = ada.call(arguments).await;
+            assert_eq!(result.code.as_deref(), Some("stale_read"), "{}", result.text);
+            if result.data["stale"][0]["view_again"] == true {
                 view(&mut ada, path, None).await;
             }
-            let case = format!("{presentation}, {path} {range:?} to {then:?}: {}", told.text);
+            let case = format!("{presentation}, {path} {range:?} to {then:?}: {}", result.text);
             assert_eq!(edit(&mut ada).await, None, "{case}");
         }
     }

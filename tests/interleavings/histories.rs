@@ -54,17 +54,18 @@ impl Desk {
         let mut is_slower = false;
         for _ in 0..TRIES_MAX {
             let arguments = wish(&text);
-            let told: CommandResult = self.sessions[writer].call(arguments.clone()).await;
-            let Some(code) = &told.code else {
+            let result: CommandResult = self.sessions[writer].call(arguments.clone()).await;
+            let Some(code) = &result.code else {
                 self.edits += 1;
                 self.conflicts += u64::from(is_slower);
                 return;
             };
             let is_due = matches!(code.as_str(), "stale_target" | "unseen_target" | "file_exists");
-            assert!(is_due, "{arguments}: {}", told.text);
+            assert!(is_due, "{arguments}: {}", result.text);
             is_slower |= code == "stale_target";
             *self.refusals.entry(code.clone()).or_default() += 1;
-            text = shown(&told.data["target"]).unwrap_or_else(|| panic!("it does not show the file: {}", told.text));
+            text =
+                shown(&result.data["target"]).unwrap_or_else(|| panic!("it does not show the file: {}", result.text));
         }
         panic!("{} was refused {TRIES_MAX} times", wish(&text));
     }

@@ -75,7 +75,7 @@ pub(crate) enum What {
 
 /// State of a read relative to the current version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stands {
+pub(crate) enum Freshness {
     /// Unchanged.
     Yes,
     /// Changed, now or in a version between.
@@ -221,29 +221,29 @@ impl History {
     }
 
     /// Compares a read with every version since.
-    pub(crate) fn stands(&self, read: &Read) -> Stands {
+    pub(crate) fn freshness(&self, read: &Read) -> Freshness {
         let now = self.version(&read.path);
         if read.version == now {
-            return Stands::Yes;
+            return Freshness::Yes;
         }
         if now == 0 && self.graves.contains(&(read.path.clone(), read.version)) {
             // The agent read the deletion, and the file is still deleted.
-            return Stands::BeyondMemory;
+            return Freshness::BeyondMemory;
         }
         if now == 0 || read.version <= self.before(&read.path) {
-            return Stands::No;
+            return Freshness::No;
         }
-        let What::Part { lines, .. } = &read.what else { return Stands::No };
+        let What::Part { lines, .. } = &read.what else { return Freshness::No };
         let since = (read.version + 1..=now).filter_map(|version| self.at(&read.path, version));
         if !since.clone().all(|version| Self::holds(version, lines)) {
-            return Stands::No;
+            return Freshness::No;
         }
         if now - read.version > REMEMBERED {
-            return Stands::BeyondMemory;
+            return Freshness::BeyondMemory;
         }
         match since.clone().any(|version| version.is_coarse) {
-            true => Stands::BehindCoarse,
-            false => Stands::Yes,
+            true => Freshness::BehindCoarse,
+            false => Freshness::Yes,
         }
     }
 

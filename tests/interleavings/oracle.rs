@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use patchboard_kernel::blueprint::Granularity;
 
-use super::history::{Change, History, Line, Read, Stands, What};
+use super::history::{Change, Freshness, History, Line, Read, What};
 
 /// Duration of a reservation after a rejection, in decisions and in milliseconds.
 pub(crate) const KEPT_DECISIONS: u64 = 8;
@@ -72,7 +72,7 @@ impl Oracle {
     fn counts_as_stale(&self, read: &Read) -> bool {
         match self.granularity {
             Granularity::File => read.version != self.history.version(&read.path),
-            Granularity::Lines => self.history.stands(read) != Stands::Yes,
+            Granularity::Lines => self.history.freshness(read) != Freshness::Yes,
         }
     }
 
@@ -160,13 +160,16 @@ impl Oracle {
     }
 
     pub(crate) fn remarks(&self, tried: &Try<'_>) -> Remarks {
-        let stands: Vec<(Stands, &Read)> = tried.reads.iter().map(|read| (self.history.stands(read), read)).collect();
-        let is_stale = stands.iter().any(|(stands, _)| *stands == Stands::No);
-        let forgotten = |stands: Stands| matches!(stands, Stands::BeyondMemory | Stands::BehindCoarse);
+        let freshness: Vec<(Freshness, &Read)> =
+            tried.reads.iter().map(|read| (self.history.freshness(read), read)).collect();
+        let is_stale = freshness.iter().any(|(freshness, _)| *freshness == Freshness::No);
+        let forgotten = |freshness: Freshness| matches!(freshness, Freshness::BeyondMemory | Freshness::BehindCoarse);
         Remarks {
             is_stale,
-            is_forgotten: !is_stale && stands.iter().any(|(stands, _)| forgotten(*stands)),
-            is_back: stands.iter().any(|(stands, read)| *stands == Stands::No && self.history.is_back(read)),
+            is_forgotten: !is_stale && freshness.iter().any(|(freshness, _)| forgotten(*freshness)),
+            is_back: freshness
+                .iter()
+                .any(|(freshness, read)| *freshness == Freshness::No && self.history.is_back(read)),
             has_moved: tried.reads.iter().any(|read| read.version != self.history.version(&read.path)),
         }
     }

@@ -115,8 +115,8 @@ pub(crate) fn heard(text: &str, of: Option<&str>) -> BTreeMap<String, Heard> {
 
 /// Returns the line number and the text of an intent comment that a rejection quotes in prose.
 fn annotation(line: &str) -> Option<(usize, String)> {
-    let (number, told) = line.strip_prefix("Line ")?.split_once(" says what ")?;
-    let (author, told) = told.split_once(" wrote the block below for (")?;
-    let (intent, _) = told.split_once("), ")?;
+    let (number, rest) = line.strip_prefix("Line ")?.split_once(" says what ")?;
+    let (author, rest) = rest.split_once(" wrote the block below for (")?;
+    let (intent, _) = rest.split_once("), ")?;
     Some((number.parse().ok()?, format!("# {author}: {intent}")))
 }

@@ -68,7 +68,7 @@ impl Look {
 #[derive(Debug, Default)]
 struct Counts {
     /// Replies by code.
-    told: BTreeMap<String, u64>,
+    codes: BTreeMap<String, u64>,
     /// Rejected as unseen, although all lines that the edit would change were shown and are unchanged.
     unseen_though_shown: u64,
     comments: u64,
@@ -90,7 +90,7 @@ struct Played {
     intents: u64,
     counts: Counts,
     /// Print everything.
-    is_told: bool,
+    is_traced: bool,
 }
 
 impl Played {
@@ -122,8 +122,8 @@ impl Played {
         oracle.decisions = 1;
         let sessions = (0..AGENTS).map(|agent| shop.session(agent)).collect();
         let (known, ever) = (vec![Shown::default(); AGENTS], vec![BTreeMap::new(); AGENTS]);
-        let (warm, intents, counts, is_told) = (None, 0, Counts::default(), number("INTERLEAVINGS_SEED").is_some());
-        Self { shop, look, random, oracle, pages, sessions, known, ever, warm, intents, counts, is_told }
+        let (warm, intents, counts, is_traced) = (None, 0, Counts::default(), number("INTERLEAVINGS_SEED").is_some());
+        Self { shop, look, random, oracle, pages, sessions, known, ever, warm, intents, counts, is_traced }
     }
 
     /// Plays a directory and all events in it. Returns the counts.
@@ -197,12 +197,12 @@ impl Played {
     }
 
     async fn call(&mut self, agent: usize, arguments: Value) -> CommandResult {
-        let told = self.sessions[agent].call(arguments.clone()).await;
-        if self.is_told {
-            eprintln!("-- {}: {arguments}\n{}", shop::name(agent), told.text);
+        let result = self.sessions[agent].call(arguments.clone()).await;
+        if self.is_traced {
+            eprintln!("-- {}: {arguments}\n{}", shop::name(agent), result.text);
         }
-        *self.counts.told.entry(told.code.clone().unwrap_or_else(|| "done".to_owned())).or_default() += 1;
-        told
+        *self.counts.codes.entry(result.code.clone().unwrap_or_else(|| "done".to_owned())).or_default() += 1;
+        result
     }
 
     async fn look(&mut self, agent: usize) {
@@ -216,22 +216,22 @@ impl Played {
                 json!({"command": "view", "path": path, "view_range": [first, first + self.random.index(12)]})
             }
         };
-        let told = self.call(agent, arguments.clone()).await;
-        self.hear(agent, &told, &arguments);
+        let result = self.call(agent, arguments.clone()).await;
+        self.hear(agent, &result, &arguments);
     }
 
     /// Records what an agent was shown, and compares it with the files and the structured data.
-    fn hear(&mut self, agent: usize, told: &CommandResult, asked: &Value) {
-        let all = heard(&told.text, asked["path"].as_str());
-        let data = &told.data;
+    fn hear(&mut self, agent: usize, result: &CommandResult, asked: &Value) {
+        let all = heard(&result.text, asked["path"].as_str());
+        let data = &result.data;
         for (path, heard) in &all {
-            let pieces = self.pieces_of(agent, path, heard, &told.text);
-            let is_view = asked["command"] == "view" && !told.is_error();
+            let pieces = self.pieces_of(agent, path, heard, &result.text);
+            let is_view = asked["command"] == "view" && !result.is_error();
             let lines = self.oracle.history.lines(path).unwrap_or_default();
             let is_whole = is_view && pieces.concat().len() == lines.len();
             if is_view {
-                assert_eq!(data["is_whole"], is_whole, "{}", told.text);
-                assert_eq!(data["version"], self.oracle.history.version(path), "{}", told.text);
+                assert_eq!(data["is_whole"], is_whole, "{}", result.text);
+                assert_eq!(data["version"], self.oracle.history.version(path), "{}", result.text);
                 self.check_shown(&data["shown"], path, &pieces);
             }
             let how = match (is_whole || heard.is_empty, asked["command"] == "search") {
@@ -241,7 +241,7 @@ impl Played {
             };
             self.known[agent].tell(&self.oracle.history, path, &pieces, how);
         }
-        if told.code.as_deref() == Some("no_such_file") {
+        if result.code.as_deref() == Some("no_such_file") {
             let path = asked["path"].as_str().expect("it was asked for");
             if asked["command"] == "view" {
                 self.known[agent].tell_absent(&self.oracle.history, path);
@@ -253,9 +253,9 @@ impl Played {
             of_files.entry(part["path"].as_str().expect("a file")).or_default().push(part);
         }
         for (path, parts) in of_files {
-            self.hear_parts(agent, path, &parts, &all, &told.text);
+            self.hear_parts(agent, path, &parts, &all, &result.text);
         }
-        self.check_reads(agent, told);
+        self.check_reads(agent, result);
     }
 
     /// Checks the parts of a rejection about one file, which may have been read at several versions. A part that asks
@@ -331,7 +331,7 @@ impl Played {
     }
 
     /// Checks that everything in the read set was shown.
-    fn check_reads(&self, agent: usize, told: &CommandResult) {
+    fn check_reads(&self, agent: usize, result: &CommandResult) {
         for read in self.reads(agent) {
             let lines = match &read.what {
                 What::Part { lines, .. } => lines.clone(),
@@ -344,7 +344,7 @@ impl Played {
             let unseen: Vec<&Line> =
                 lines.iter().filter(|line| shown.is_none_or(|shown| !shown.contains(line))).collect();
             let Read { path, version, .. } = &read;
-            assert!(unseen.is_empty(), "{unseen:?} of {path}, version {version}, were never shown: {}", told.text);
+            assert!(unseen.is_empty(), "{unseen:?} of {path}, version {version}, were never shown: {}", result.text);
         }
     }
 
@@ -379,28 +379,28 @@ impl Played {
         let tried = Try { author: Some(agent as u64), reads: &reads, changes, at: 0 };
         let due = self.oracle.judge(&tried);
         let own_is_stale = matches!(&due, Due::Conflict(codes) if codes.contains(&("stale_target", path.clone())));
-        let told = self.call(agent, arguments.clone()).await;
+        let result = self.call(agent, arguments.clone()).await;
         if there.is_none() && arguments["command"] != "create" && !(own_is_stale && arguments["command"] != "rename") {
-            assert_eq!(told.code.as_deref(), Some("no_such_file"), "{arguments}: {}", told.text);
+            assert_eq!(result.code.as_deref(), Some("no_such_file"), "{arguments}: {}", result.text);
             return;
         }
-        if told.code.as_deref() == Some("annotation_lost") {
-            assert!(self.takes_comment(agent, there.as_deref().unwrap_or_default(), changes), "{}", told.text);
-            return self.hear(agent, &told, arguments);
+        if result.code.as_deref() == Some("annotation_lost") {
+            assert!(self.takes_comment(agent, there.as_deref().unwrap_or_default(), changes), "{}", result.text);
+            return self.hear(agent, &result, arguments);
         }
-        let is_due = match (&due, told.code.as_deref()) {
+        let is_due = match (&due, result.code.as_deref()) {
             (Due::Made, None) => true,
             (Due::Conflict(codes) | Due::Inapplicable(codes), Some(code)) => codes.iter().any(|(due, _)| *due == code),
             (Due::Made, Some(_)) | (Due::Conflict(_) | Due::Inapplicable(_), None) | (Due::TooMany | Due::Same, _) => {
                 false
             }
         };
-        assert!(is_due, "{due:?} was due of {arguments} with {reads:?}, and not {:?}: {}", told.code, told.text);
-        match told.code.as_deref() {
+        assert!(is_due, "{due:?} was due of {arguments} with {reads:?}, and not {:?}: {}", result.code, result.text);
+        match result.code.as_deref() {
             None => assert_eq!(out_of_date, None, "{arguments} was accepted of who was shown what has changed"),
             Some(code) => self.check_stale(agent, code, &due, &reads),
         }
-        if told.code.as_deref() == Some("unseen_target") && !by_files {
+        if result.code.as_deref() == Some("unseen_target") && !by_files {
             let known = self.known[agent].lines(&self.oracle.history, &path);
             let lines = there.as_deref().unwrap_or_default();
             let mut gone = changes[0].pieces.iter().flatten().flat_map(|piece| piece.at..piece.at + piece.gone);
@@ -417,7 +417,7 @@ impl Played {
                 self.wrote(agent, change);
             }
         }
-        self.hear(agent, &told, arguments);
+        self.hear(agent, &result, arguments);
     }
 
     /// Checks that each stale file has a change that counts.
@@ -468,8 +468,8 @@ impl Played {
         } else {
             let agent = self.random.index(AGENTS);
             let arguments = json!({"command": "view", "path": name});
-            let told = self.call(agent, arguments.clone()).await;
-            self.hear(agent, &told, &arguments);
+            let result = self.call(agent, arguments.clone()).await;
+            self.hear(agent, &result, &arguments);
         }
         assert_eq!(self.shop.entry(&name).expect("known").version, self.oracle.history.version(&name));
     }
@@ -526,8 +526,8 @@ async fn what_sessions_count_as_read_was_shown_and_files_hold_what_was_accepted(
     let mut sum = Counts::default();
     for seed in only.map_or(0..shops, |seed| seed..seed + 1) {
         let counts = Played::play(seed).await;
-        for (code, count) in counts.told {
-            *sum.told.entry(code).or_default() += count;
+        for (code, count) in counts.codes {
+            *sum.codes.entry(code).or_default() += count;
         }
         sum.unseen_though_shown += counts.unseen_though_shown;
         sum.comments += counts.comments;
@@ -539,7 +539,7 @@ async fn what_sessions_count_as_read_was_shown_and_files_hold_what_was_accepted(
     eprintln!("sessions: {} interleavings at {shops} directories: {:.1?}: {sum:?}", shops * EACH, begun.elapsed());
     if only.is_none() {
         for code in ["stale_read", "stale_target", "unseen_target", "reserved", "annotation_lost"] {
-            assert!(sum.told.contains_key(code), "nothing was ever refused for {code}");
+            assert!(sum.codes.contains_key(code), "nothing was ever refused for {code}");
         }
         assert!(sum.comments > 0 && sum.crashes > 0);
     }

@@ -127,16 +127,17 @@ impl Shop {
         let edit = self.put(of, reads, changes);
         let step = self.board.step(Timestamp(self.now), Input::Edit(edit));
         self.count(&tried, &due);
-        let told = |what: &dyn Debug| format!("{what:?}\n  due: {due:?}\n  reads: {reads:?}\n  changes: {changes:?}");
+        let explain =
+            |what: &dyn Debug| format!("{what:?}\n  due: {due:?}\n  reads: {reads:?}\n  changes: {changes:?}");
         let outcome = step.outcome.as_ref().ok_or("an edit has an outcome")?;
         let stale = self.stale_of(&tried);
-        check_outcome(outcome, &due, &stale, &self.oracle).map_err(|doubt| told(&(doubt, outcome)))?;
+        check_outcome(outcome, &due, &stale, &self.oracle).map_err(|doubt| explain(&(doubt, outcome)))?;
         let writer = by.map_or_else(|| "external".to_owned(), name);
         let kept = self.oracle.decided(&tried, &writer, &due);
-        check_reservation(&step, author, kept.as_ref()).map_err(|doubt| told(&doubt))?;
+        check_reservation(&step, author, kept.as_ref()).map_err(|doubt| explain(&doubt))?;
         if matches!(due, Due::Made | Due::Same) {
             let checked = changes.iter().try_for_each(|change| self.check_entry(&change.path));
-            checked.map_err(|doubt| told(&doubt))?;
+            checked.map_err(|doubt| explain(&doubt))?;
         }
         self.figures.reservations += u64::from(kept.is_some());
         self.records.extend(step.records);
@@ -301,20 +302,20 @@ fn check_outcome(outcome: &Outcome, due: &Due, stale: &BTreeMap<String, u64>, or
     if rejection.stage != stage || !(said == due || (is_cut && said.is_subset(&due))) {
         return Err("it was refused for something else".to_owned());
     }
-    check_told(rejection, stale, oracle)
+    check_stale(rejection, stale, oracle)
 }
 
 /// Checks author and versions in stale violations.
-fn check_told(rejection: &Rejection, stale: &BTreeMap<String, u64>, oracle: &Oracle) -> Result<(), Doubt> {
+fn check_stale(rejection: &Rejection, stale: &BTreeMap<String, u64>, oracle: &Oracle) -> Result<(), Doubt> {
     for violation in rejection.violations.iter().filter(|violation| violation.code.as_str().starts_with("stale_")) {
         let path = file_of(&violation.pointer);
         let Some(now) = oracle.history.now(&path) else {
             // A forgotten file has no recorded author.
             continue;
         };
-        let told = violation.stale.as_ref().ok_or_else(|| format!("of {path} it is not said what changed"))?;
+        let stated = violation.stale.as_ref().ok_or_else(|| format!("of {path} it is not said what changed"))?;
         let due = (stale.get(&path).copied().unwrap_or(0), oracle.history.version(&path), now.by.as_str());
-        if (told.read_at.0, told.now.0, told.changed_by.as_str()) != due {
+        if (stated.read_at.0, stated.now.0, stated.changed_by.as_str()) != due {
             return Err(format!("of {path} should be said {due:?}"));
         }
     }

@@ -216,7 +216,7 @@ mod tests {
         history.edit(&[Change { path: PATH.to_owned(), from: None, lines, pieces: Some(Vec::new()) }], "somebody");
     }
 
-    fn told(history: &History, pieces: &[&[Line]]) -> Shown {
+    fn shown_lines(history: &History, pieces: &[&[Line]]) -> Shown {
         let mut shown = Shown::default();
         shown.tell(history, PATH, &pieces.iter().map(|piece| piece.to_vec()).collect::<Vec<_>>(), How::Part);
         shown
@@ -232,7 +232,7 @@ mod tests {
         ] {
             let mut history = History::new(usize::MAX);
             made(&mut history, Some(&[1, 2, 3, 4, 5, 6]));
-            let mut shown = told(&history, &[&[1, 2, 3, 4, 5, 6]]);
+            let mut shown = shown_lines(&history, &[&[1, 2, 3, 4, 5, 6]]);
             assert_eq!(shown.out_of_date(&history, false), None);
             made(&mut history, Some(&now));
             assert!(shown.out_of_date(&history, false).is_some(), "{now:?}");
@@ -250,7 +250,7 @@ mod tests {
     fn who_sees_a_part_does_not_know_what_is_before_and_behind() {
         let mut history = History::new(usize::MAX);
         made(&mut history, Some(&[1, 2, 3]));
-        let mut part = told(&history, &[&[1, 2, 3]]);
+        let mut part = shown_lines(&history, &[&[1, 2, 3]]);
         let mut whole = Shown::default();
         whole.tell(&history, PATH, &[], How::Whole);
         made(&mut history, Some(&[1, 2, 3, 4]));
@@ -271,7 +271,7 @@ mod tests {
     fn what_an_agent_changed_itself_it_knows() {
         let mut history = History::new(usize::MAX);
         made(&mut history, Some(&[1, 2, 3, 4]));
-        let mut shown = told(&history, &[&[2, 3]]);
+        let mut shown = shown_lines(&history, &[&[2, 3]]);
         made(&mut history, Some(&[1, 2, 8, 4]));
         shown.wrote(&history, PATH);
         assert_eq!(shown.out_of_date(&history, false), None);

@@ -59,7 +59,7 @@ fn a_decision_that_was_changed_and_chained_anew_is_named() {
             if !forge(&mut body) {
                 continue;
             }
-            let history = chain_anew(records, place, &body);
+            let history = rechain(records, place, &body);
             let Err(difference) = replay::replay(&history, None, &PLANS) else {
                 panic!("SEED={seed}: nobody noticed that record {place} ({kind}) was changed to {body:?}")
             };
@@ -124,7 +124,7 @@ fn forge(body: &mut Body) -> bool {
 }
 
 /// Returns the history with another body at `place`, and with all hashes recomputed.
-fn chain_anew(records: &[Record], place: usize, body: &Body) -> Vec<Record> {
+fn rechain(records: &[Record], place: usize, body: &Body) -> Vec<Record> {
     let hasher = Hasher::new(&Salt([7; 32]));
     let mut previous = GENESIS;
     let mut history = Vec::with_capacity(records.len());
@@ -147,6 +147,6 @@ fn a_request_that_was_changed_and_chained_anew_is_named() {
     let mut body = records[0].body().expect("it can be read").clone();
     let Body::Created(created) = &mut body else { panic!("a journal begins with created") };
     created.request = json!({"goal": "another"});
-    let difference = replay::replay(&chain_anew(records, 0, &body), None, &PLANS).err().expect("it does not follow");
+    let difference = replay::replay(&rechain(records, 0, &body), None, &PLANS).err().expect("it does not follow");
     assert_eq!(difference.seq, Seq(0), "{difference}");
 }

@@ -24,7 +24,7 @@ pub(super) struct Journal {
     /// Published records.
     published: BTreeMap<Seq, Digest>,
     /// Outcomes that were returned to proposers.
-    told: BTreeMap<Seq, Kind>,
+    returned: BTreeMap<Seq, Kind>,
 }
 
 impl Journal {
@@ -37,7 +37,7 @@ impl Journal {
             calls: BTreeSet::new(),
             ended: None,
             published: BTreeMap::new(),
-            told: BTreeMap::new(),
+            returned: BTreeMap::new(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Journal {
             let Some(kind) = kind else {
                 panic!("SEED={seed}: somebody is told what is not durable, {kinds:?} by record {seq}: {found:?}")
             };
-            self.told.insert(seq, kind);
+            self.returned.insert(seq, kind);
         }
         for call in &released.effects.calls {
             let call = (call.invocation, call.attempt);
@@ -123,7 +123,7 @@ impl Journal {
         let kept = records.iter().map(|record| (record.kind, record.hash));
         assert!(kept.eq(self.durable.iter().copied()), "SEED={seed}: other records than were written");
         self.published.iter().for_each(|(seq, hash)| self.is_durable(*seq, *hash));
-        for (seq, kind) in &self.told {
+        for (seq, kind) in &self.returned {
             let found = usize::try_from(seq.0).ok().and_then(|place| records.get(place)).map(|record| record.kind);
             assert_eq!(found, Some(*kind), "SEED={seed}: what somebody was told is lost, record {seq}");
         }

@@ -83,8 +83,8 @@ fn seeded_boards_keep_every_invariant() {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(told) = check(*seed, only.is_some(), &seen) {
-                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(told);
+                    if let Err(report) = check(*seed, only.is_some(), &seen) {
+                        failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(report);
                         // One failure is enough: the other threads stop.
                         next.store(seeds.len(), Ordering::Relaxed);
                     }
@@ -92,17 +92,17 @@ fn seeded_boards_keep_every_invariant() {
             });
         }
     });
-    if let Some(told) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        panic!("{told}");
+    if let Some(report) = failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        panic!("{report}");
     }
     let Seen { kinds, rules, moves, ends, appends, snapshots, commits_most, redactions, interruptions } =
         seen.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let told = format!(
+    let summary = format!(
         "simulated {} boards in {:.0} s, {snapshots} restored, up to {commits_most} commits",
         seeds.len(),
         begun.elapsed().as_secs_f64(),
     );
-    say(&told);
+    say(&summary);
     eprintln!("{kinds:?}\n{rules:?}\n{moves:?}\n{ends:?}\n{appends:?}\n{redactions:?}\n{interruptions:?}");
     if seeds.len() as u64 >= BOARDS {
         // A simulation in which an event never happens proves nothing about it.
@@ -152,10 +152,10 @@ pub(crate) fn say(text: &str) {
 
 /// Runs the board of a seed.
 fn check(seed: u64, trace: bool, seen: &Mutex<Seen>) -> Result<(), String> {
-    let simulation = simulate(seed, trace).map_err(|failure| failure.told())?;
+    let simulation = simulate(seed, trace).map_err(|failure| failure.describe())?;
     let (mut snapshots, mut tried) = (0, redactions::Tried::default());
     if seed.is_multiple_of(AGAIN) {
-        let again = simulate(seed, false).map_err(|failure| failure.told())?;
+        let again = simulate(seed, false).map_err(|failure| failure.describe())?;
         if simulation.records() != again.records() {
             return Err(format!("SEED={seed}: the same inputs gave other bytes"));
         }

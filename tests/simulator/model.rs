@@ -487,7 +487,7 @@ impl Model {
                 if of_invocations && self.is_usual {
                     self.schedule.ran_out(budget.invocation);
                 }
-                let is_first = !of_invocations || self.schedule.is_told(&branch.1);
+                let is_first = !of_invocations || self.schedule.is_new(&branch.1);
                 if let Some(invocation) = budget.invocation.filter(|_| !budget.is_tried_again) {
                     match of_invocations {
                         true => self.retries.went_beyond(invocation),

@@ -19,10 +19,10 @@ fn every_planted_bug_is_found() {
         let failure = found.unwrap_or_else(|| panic!("{bug:?} is not found by {BOARDS} boards"));
         let line = failure.message.lines().next().unwrap_or_default();
         let line: String = line.chars().take(160).collect();
-        let shortest = failure.shortest.as_ref().unwrap_or_else(|| panic!("{bug:?}: {}", failure.told()));
+        let shortest = failure.shortest.as_ref().unwrap_or_else(|| panic!("{bug:?}: {}", failure.describe()));
         eprintln!("{bug:?}: board {}, {} of {} inputs: {line}", failure.seed, shortest.len(), failure.of);
         // The trace is short, and the bug causes the failure: the same board passes without it.
-        assert!(shortest.len() <= failure.of.min(60), "{}", failure.told());
+        assert!(shortest.len() <= failure.of.min(60), "{}", failure.describe());
         assert!(simulate(failure.seed, false).is_ok(), "{bug:?}: board {} fails without it", failure.seed);
     }
 }

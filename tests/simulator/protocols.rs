@@ -85,7 +85,7 @@ struct Play<'p> {
     /// Requests that the provider did not take.
     deferrals: u64,
     /// Number of signals sent.
-    told: usize,
+    sent: usize,
 }
 
 /// Returns the shipped blueprint of this name with these changes, and its fragments.
@@ -143,7 +143,7 @@ fn play(protocol: &Protocol, world: World, seed: u64) -> Play<'_> {
         now: Timestamp(0),
         crashes: 0,
         deferrals: 0,
-        told: 0,
+        sent: 0,
     };
     play.take(first);
     play.run();
@@ -207,7 +207,7 @@ impl Play<'_> {
             }
             match (self.calls.is_empty() && questions.is_empty(), wake_at) {
                 (false, Some(at)) if is_hasty => self.wait(at),
-                (false, _) => self.somebody(&questions),
+                (false, _) => self.answer_one(&questions),
                 (true, Some(at)) => self.wait(at),
                 (true, None) => return,
             }
@@ -232,8 +232,8 @@ impl Play<'_> {
 
     /// Sends the next signal, if one is left.
     fn tell(&mut self) -> bool {
-        let Some((name, value)) = self.protocol.signals.get(self.told).cloned() else { return false };
-        self.told += 1;
+        let Some((name, value)) = self.protocol.signals.get(self.sent).cloned() else { return false };
+        self.sent += 1;
         self.now = self.now.plus_ms(1);
         self.give(Input::Signal { name, value, key: None });
         true
@@ -246,7 +246,7 @@ impl Play<'_> {
     }
 
     /// Draws a call or a question, and answers it.
-    fn somebody(&mut self, questions: &[Seq]) {
+    fn answer_one(&mut self, questions: &[Seq]) {
         let chosen = match self.world {
             World::Calm => 0,
             World::Crashing | World::Hasty | World::Away => self.random.index(self.calls.len() + questions.len()),

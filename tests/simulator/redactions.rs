@@ -60,11 +60,11 @@ pub(super) fn tried(seed: u64, records: &[Record]) -> Tried {
         let mut going = board.clone();
         let at = records.last().map_or(Timestamp(0), |record| record.at);
         let step = going.step(at, Input::Redact(planned.body));
-        let mut anew: BTreeMap<Seq, Record> = records.iter().map(|record| (record.seq, record.clone())).collect();
-        anew.extend(planned.records.into_iter().chain(step.records).map(|record| (record.seq, record)));
-        let anew: Vec<Record> = anew.into_values().collect();
-        gone(&anew, text, &context);
-        let recovered = sound(&anew, &context);
+        let mut redacted: BTreeMap<Seq, Record> = records.iter().map(|record| (record.seq, record.clone())).collect();
+        redacted.extend(planned.records.into_iter().chain(step.records).map(|record| (record.seq, record)));
+        let redacted: Vec<Record> = redacted.into_values().collect();
+        gone(&redacted, text, &context);
+        let recovered = sound(&redacted, &context);
         if is_over {
             tried.over += 1;
             continue;

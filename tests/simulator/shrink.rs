@@ -46,7 +46,7 @@ pub(super) struct Failure {
 
 impl Failure {
     /// Formats the failure for people.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let Self { seed, message, of, shortest } = self;
         let Some(shortest) = shortest else {
             return format!(
@@ -54,22 +54,22 @@ impl Failure {
                  (SIMULATOR_SEED={seed} prints all)\n"
             );
         };
-        let mut told = format!(
+        let mut text = format!(
             "{message}\n{} of {of} inputs bring it about (SIMULATOR_SEED={seed} prints all):\n",
             shortest.len()
         );
         for event in shortest {
             let _ = match event {
                 Event::Given(at, input, fate) if *fate == AppendOutcome::IMMEDIATE => {
-                    writeln!(told, "  {} {input:?}", at.0)
+                    writeln!(text, "  {} {input:?}", at.0)
                 }
-                Event::Given(at, input, fate) => writeln!(told, "  {} {input:?}, {fate:?}", at.0),
-                Event::Crashed(None) => writeln!(told, "  the board is made from its journal"),
-                Event::Crashed(Some(true)) => writeln!(told, "  the process dies, and the records are written"),
-                Event::Crashed(Some(false)) => writeln!(told, "  the process dies, and the records are not written"),
+                Event::Given(at, input, fate) => writeln!(text, "  {} {input:?}, {fate:?}", at.0),
+                Event::Crashed(None) => writeln!(text, "  the board is made from its journal"),
+                Event::Crashed(Some(true)) => writeln!(text, "  the process dies, and the records are written"),
+                Event::Crashed(Some(false)) => writeln!(text, "  the process dies, and the records are not written"),
             };
         }
-        told
+        text
     }
 }
 
@@ -228,5 +228,5 @@ fn failures_are_the_same_whatever_their_numbers_and_what_cannot_be_played_again_
     assert_eq!(at_once(3, 4), at_once(17, 5));
     assert_ne!(at_once(3, 4), manner("SEED=3: 4 calls too few"));
     let failure = Failure { seed: 3, message: "SEED=3: odd".to_owned(), of: 9, shortest: None };
-    assert!(failure.told().contains("its 9 inputs alone do not bring it about"), "{}", failure.told());
+    assert!(failure.describe().contains("its 9 inputs alone do not bring it about"), "{}", failure.describe());
 }

@@ -13,10 +13,10 @@ use patchboard_storage::sqlite::SqliteJournal;
 use patchboard_tests::boards::{self, Rng, WORKER};
 use serde_json::{Value, json};
 
-#[path = "../shared/nobody.rs"]
-mod nobody;
+#[path = "../shared/silent_agent.rs"]
+mod silent_agent;
 
-use nobody::Nobody;
+use silent_agent::SilentAgent;
 
 /// Work of one step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,8 @@ const SEED: u64 = 7;
 pub(super) async fn run(dir: &Path, bytes: usize, steps: usize, task: Task) -> Run {
     let dir = tempfile::tempdir_in(dir).expect("a directory can be made");
     let journal = SqliteJournal::open(dir.path()).expect("the journal opens");
-    let runtime = Runtime::start(Arc::new(journal), Options::new(Arc::new(Nobody)), PLANS).await.expect("it starts");
+    let runtime =
+        Runtime::start(Arc::new(journal), Options::new(Arc::new(SilentAgent)), PLANS).await.expect("it starts");
     let mut rng = Rng::new(SEED);
     let mut claims = Vec::new();
     let mut made = 0;

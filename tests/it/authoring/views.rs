@@ -34,12 +34,12 @@ fn a_path_of_a_grant_that_is_copied_word_for_word_is_answered_with_the_indices()
         Body::Rejected(rejected) => Some(rejected.rejection.clone()),
         _ => None,
     });
-    let told = |rejection: Rejection| (rejection.code, rejection.violations[0].message.clone());
+    let reported = |rejection: Rejection| (rejection.code, rejection.violations[0].message.clone());
     let expected = [
         (Code::PathNotFound, "name one: 0 to 1; `*` stands for any index".to_owned()),
         (Code::PathNotGranted, "no write grant of this worker matches `/claims/0/text`".to_owned()),
     ];
-    assert_eq!(rejections.map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(rejections.map(reported).collect::<Vec<_>>(), expected);
     // The other elements continue, even after one was given up.
     assert_eq!(played.state()["claims"][0]["status"], "ok");
 }

@@ -99,16 +99,16 @@ fn run(seed: u64, tally: &mut Tally) {
             done.push(change(&mut dice, &document, &mut candidate, &mut changed, &edit(at)));
         }
         assert_eq!(candidate, changed, "SEED={seed}: the edits differ");
-        let told = || format!("SEED={seed}\nschema {document}\nbefore {value}\nafter {changed}\nedits {done:?}");
+        let case = || format!("SEED={seed}\nschema {document}\nbefore {value}\nafter {changed}\nedits {done:?}");
         let expected = schema.is_valid(&changed);
         // Any earlier valid version is a correct base, the last one or an older one.
         let since = if dice.roll(4) == 0 { read } else { version };
         let root_was_replaced = done.iter().any(|edit| edit.starts_with("root"));
         if !root_was_replaced {
-            assert_eq!(schema.is_valid_since(&candidate, since), expected, "since {since}: {}", told());
+            assert_eq!(schema.is_valid_since(&candidate, since), expected, "since {since}: {}", case());
             tally.followed += usize::from(!schema.is_opaque());
         }
-        assert_eq!(schema.is_valid_tree(&candidate), expected, "{}", told());
+        assert_eq!(schema.is_valid_tree(&candidate), expected, "{}", case());
         if expected {
             tally.valid += 1;
             (tree, value, version) = (candidate, changed, at);
@@ -121,11 +121,11 @@ fn run(seed: u64, tally: &mut Tally) {
         if dice.roll(4) == 0 {
             let whole = sorted(schema.violations(&changed, VIOLATIONS));
             tally.violations += whole.len();
-            assert_eq!(sorted(schema.tree_violations(&candidate, VIOLATIONS)), whole, "{}", told());
+            assert_eq!(sorted(schema.tree_violations(&candidate, VIOLATIONS)), whole, "{}", case());
             if !root_was_replaced {
                 let found = sorted(schema.violations_since(&candidate, since, VIOLATIONS));
-                assert_eq!(found, whole, "since {since}: {}", told());
-                assert!(!schema.violations_since(&candidate, since, 1).is_empty(), "{}", told());
+                assert_eq!(found, whole, "since {since}: {}", case());
+                assert!(!schema.violations_since(&candidate, since, 1).is_empty(), "{}", case());
             }
         }
     }

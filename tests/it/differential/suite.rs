@@ -118,10 +118,10 @@ impl Steps<'_> {
         change(&mut tree, &mut value, self.at);
         assert_eq!(tree, value);
         let expected = self.schema.is_valid(&value);
-        let told = || format!("{what} {place}\nschema {}\nbefore {}\nafter {value}", self.document, self.value);
-        assert_eq!(self.schema.is_valid_since(&tree, self.at - 1), expected, "{}", told());
-        assert_eq!(self.schema.violations_since(&tree, self.at - 1, 5).is_empty(), expected, "{}", told());
-        assert_eq!(self.schema.is_valid_tree(&tree), expected, "{}", told());
+        let case = || format!("{what} {place}\nschema {}\nbefore {}\nafter {value}", self.document, self.value);
+        assert_eq!(self.schema.is_valid_since(&tree, self.at - 1), expected, "{}", case());
+        assert_eq!(self.schema.violations_since(&tree, self.at - 1, 5).is_empty(), expected, "{}", case());
+        assert_eq!(self.schema.is_valid_tree(&tree), expected, "{}", case());
         self.tally.steps += 1;
         self.tally.valid += usize::from(expected);
         self.tally.followed += usize::from(!self.schema.is_opaque());

@@ -29,7 +29,7 @@ pub(super) struct Figures {
     pub(super) waits: u64,
     pub(super) given_up: u64,
     /// Rejections that leave out a code, usually because another violation already covers its place.
-    pub(super) told_once: u64,
+    pub(super) covered: u64,
     /// Rejections by stage, and at the stage `freshness` by their codes.
     pub(super) refusals: BTreeMap<String, u64>,
     /// Proposals that reached the stage, from workers with another freshness mode than `none`.
@@ -60,7 +60,7 @@ impl Figures {
             (&mut self.reservations, other.reservations),
             (&mut self.waits, other.waits),
             (&mut self.given_up, other.given_up),
-            (&mut self.told_once, other.told_once),
+            (&mut self.covered, other.covered),
             (&mut self.reached, other.reached),
             (&mut self.refused_stale, other.refused_stale),
             (&mut self.refused_reserved, other.refused_reserved),
@@ -134,7 +134,7 @@ impl Checked {
                 if let Some(rejection) = other {
                     *figures.refusals.entry(rejection.stage.to_string()).or_default() += 1;
                 }
-                assert!(decision.findings.is_empty(), "{}: it passed", told(oracle, decision));
+                assert!(decision.findings.is_empty(), "{}: it passed", describe(oracle, decision));
             }
         }
         count(oracle, decision, figures);
@@ -145,23 +145,23 @@ impl Checked {
         let said: BTreeSet<Code> = rejection.violations.iter().map(|violation| violation.code).collect();
         let is_cut = rejection.violations.len() == VIOLATIONS_MAX;
         // A place reported under one code need not be reported under another.
-        let told_once = said.is_subset(&due)
+        let is_covered = said.is_subset(&due)
             && due.difference(&said).all(|code| match code {
-                Code::StaleTarget => told_otherwise(decision, &rejection.violations, *code),
-                Code::StaleRead => told_as_targets(oracle, decision, &rejection.violations),
+                Code::StaleTarget => is_covered_elsewhere(decision, &rejection.violations, *code),
+                Code::StaleRead => are_reported_as_targets(oracle, decision, &rejection.violations),
                 _ => false,
             });
-        figures.told_once += u64::from(said != due);
+        figures.covered += u64::from(said != due);
         assert!(
-            said == due || (is_cut && said.is_subset(&due)) || told_once,
+            said == due || (is_cut && said.is_subset(&due)) || is_covered,
             "{}: it was refused for {said:?}",
-            told(oracle, decision)
+            describe(oracle, decision)
         );
         let codes: Vec<&str> = said.iter().map(|code| code.as_str()).collect();
         *figures.refusals.entry(codes.join("+")).or_default() += 1;
-        assert_eq!(rejection.code, rejection.violations[0].code, "{}", told(oracle, decision));
+        assert_eq!(rejection.code, rejection.violations[0].code, "{}", describe(oracle, decision));
         let is_first = rejection.code == Code::Reserved || !said.contains(&Code::Reserved);
-        assert!(is_first, "{}: reservations are said first", told(oracle, decision));
+        assert!(is_first, "{}: reservations are said first", describe(oracle, decision));
         for violation in &rejection.violations {
             check_violation(oracle, decision, violation, figures);
         }
@@ -245,7 +245,7 @@ fn copies<'a>(oracle: &Oracle, decision: &Decision<'a>) -> impl Iterator<Item = 
 }
 
 /// Returns true if other violations cover the places of all findings with this code.
-fn told_otherwise(decision: &Decision<'_>, violations: &[Violation], code: Code) -> bool {
+fn is_covered_elsewhere(decision: &Decision<'_>, violations: &[Violation], code: Code) -> bool {
     let is_said = |finding: &Finding| {
         let stale = violations.iter().filter(|violation| matches!(violation.code, Code::StaleRead | Code::StaleTarget));
         stale.map(|violation| Place::parse(&violation.pointer)).any(|place| finding.is_about(&place))
@@ -254,7 +254,7 @@ fn told_otherwise(decision: &Decision<'_>, violations: &[Violation], code: Code)
 }
 
 /// Returns true if every change of the read set is reported as a stale target.
-fn told_as_targets(oracle: &Oracle, decision: &Decision<'_>, violations: &[Violation]) -> bool {
+fn are_reported_as_targets(oracle: &Oracle, decision: &Decision<'_>, violations: &[Violation]) -> bool {
     let Some((_, shown)) = decision.question.asked else { return false };
     let base = oracle.history.at(shown.base);
     let targets: Vec<Place> = violations
@@ -284,7 +284,7 @@ fn check_violation(oracle: &Oracle, decision: &Decision<'_>, violation: &Violati
     let place = Place::parse(&violation.pointer);
     let of_code = || decision.findings.iter().filter(|finding| finding.code == violation.code);
     let is_meant = of_code().any(|finding| finding.is_about(&place));
-    assert!(is_meant, "{}: {violation:?} is about nothing that is wrong", told(oracle, decision));
+    assert!(is_meant, "{}: {violation:?} is about nothing that is wrong", describe(oracle, decision));
     let Some((_, shown)) = decision.question.asked else { return };
     let base = oracle.history.at(shown.base);
     let events = oracle.history.since(shown.base);
@@ -292,9 +292,14 @@ fn check_violation(oracle: &Oracle, decision: &Decision<'_>, violation: &Violati
         |is_due: &dyn Fn(&Event) -> bool| events.iter().rev().find(|event| is_due(event)).map(|event| event.version);
     if let Some(stale) = &violation.stale {
         figures.stales += 1;
-        assert_eq!(stale.read_at.0, shown.base, "{}: {violation:?}", told(oracle, decision));
+        assert_eq!(stale.read_at.0, shown.base, "{}: {violation:?}", describe(oracle, decision));
         let commit = oracle.history.commit_of(stale.now.0);
-        assert_eq!(commit, Some((stale.seq.0, stale.changed_by.as_str())), "{}: {violation:?}", told(oracle, decision));
+        assert_eq!(
+            commit,
+            Some((stale.seq.0, stale.changed_by.as_str())),
+            "{}: {violation:?}",
+            describe(oracle, decision)
+        );
         // Accepts the last change of the whole place, of its content, of its members, or, for a target, of anything
         // within it.
         let mut due: BTreeSet<u64> = BTreeSet::new();
@@ -313,18 +318,18 @@ fn check_violation(oracle: &Oracle, decision: &Decision<'_>, violation: &Violati
         due.extend(last(&|event| event.makes(&place)));
         // Later patches may have inserted elements before elements that they inserted themselves.
         due.extend(history::last_moved(events, &place));
-        assert!(due.contains(&stale.now.0), "{}: {violation:?} changed in {due:?}", told(oracle, decision));
+        assert!(due.contains(&stale.now.0), "{}: {violation:?} changed in {due:?}", describe(oracle, decision));
     }
     if violation.found.is_some() || violation.diff.is_some() || violation.stale.is_some() {
         assert!(
             (decision.question.may_read)(&place),
             "{}: {violation:?} shows what it must not",
-            told(oracle, decision)
+            describe(oracle, decision)
         );
     }
     if let Some(found) = &violation.found {
         figures.founds += 1;
-        assert_eq!(Some(found), place.of(oracle.history.now()), "{}: {violation:?}", told(oracle, decision));
+        assert_eq!(Some(found), place.of(oracle.history.now()), "{}: {violation:?}", describe(oracle, decision));
     }
     if let Some(diff) = &violation.diff {
         figures.diffs += 1;
@@ -337,18 +342,18 @@ fn check_diff(oracle: &Oracle, diff: &Value, base: &Value, decision: &Decision<'
     let place = Place::parse(&violation.pointer);
     let (was, now) = (place.of(base), place.of(oracle.history.now()));
     if let Some(said) = diff.get("was") {
-        assert_eq!(Some(said), was, "{}: {violation:?}", told(oracle, decision));
+        assert_eq!(Some(said), was, "{}: {violation:?}", describe(oracle, decision));
         return;
     }
     let (Some(was), Some(now)) = (was.and_then(Value::as_str), now.and_then(Value::as_str)) else {
-        panic!("{}: {violation:?} compares texts", told(oracle, decision));
+        panic!("{}: {violation:?} compares texts", describe(oracle, decision));
     };
     let at = usize::try_from(diff["at"].as_u64().expect("a place in the text")).expect("texts are short");
     let part = |name: &str| diff[name].as_str().unwrap_or_default().to_owned();
     let mut made: Vec<char> = was.chars().collect();
     let removed: String = made.splice(at..at + part("removed").chars().count(), part("added").chars()).collect();
-    assert_eq!(removed, part("removed"), "{}: {violation:?}", told(oracle, decision));
-    assert_eq!(made.into_iter().collect::<String>(), now, "{}: {violation:?}", told(oracle, decision));
+    assert_eq!(removed, part("removed"), "{}: {violation:?}", describe(oracle, decision));
+    assert_eq!(made.into_iter().collect::<String>(), now, "{}: {violation:?}", describe(oracle, decision));
 }
 
 /// Checks that a reservation follows exactly if one is due, and that its places are justified.
@@ -357,19 +362,23 @@ fn check_reservation(oracle: &Oracle, decision: &Decision<'_>, is_final: bool, i
     let records = decision.step.records.iter().filter(|record| record.kind == Kind::Reserved);
     let bodies: Vec<&Body> = records.map(|record| record.body().expect("it was just made")).collect();
     let [Body::Reserved(reserved)] = bodies.as_slice() else {
-        assert!(bodies.is_empty(), "{}: more than one reservation", told(oracle, decision));
+        assert!(bodies.is_empty(), "{}: more than one reservation", describe(oracle, decision));
         let others = oracle.held_at(decision.question.at).filter(|(other, _)| *other != invocation);
         let kept: Vec<&Place> = others.flat_map(|(_, held)| &held.places).collect();
         let targets = trace::targets(oracle.history.now(), decision.question.ops);
         let mut written = targets.iter().filter(|(_, target)| !matches!(target, Target::Copy(_)));
         let all_kept = written.all(|(_, target)| kept.iter().any(|kept| target.is_meant_by(kept)))
             && contested(decision).all(|place| kept.iter().any(|kept| kept.touches(&place)));
-        assert!(is_final || !is_stale || all_kept, "{}: no reservation", told(oracle, decision));
+        assert!(is_final || !is_stale || all_kept, "{}: no reservation", describe(oracle, decision));
         return;
     };
-    assert!(!is_final && is_stale, "{}: a reservation that is not due", told(oracle, decision));
-    assert_eq!(reserved.invocation.0, invocation, "{}", told(oracle, decision));
-    assert!(!reserved.places.is_empty() && reserved.places.len() <= PLACES, "{}: {reserved:?}", told(oracle, decision));
+    assert!(!is_final && is_stale, "{}: a reservation that is not due", describe(oracle, decision));
+    assert_eq!(reserved.invocation.0, invocation, "{}", describe(oracle, decision));
+    assert!(
+        !reserved.places.is_empty() && reserved.places.len() <= PLACES,
+        "{}: {reserved:?}",
+        describe(oracle, decision)
+    );
     let targets = trace::targets(oracle.history.now(), decision.question.ops);
     // Reservations that end with this decision no longer count.
     let others: Vec<Place> = oracle
@@ -383,8 +392,8 @@ fn check_reservation(oracle: &Oracle, decision: &Decision<'_>, is_final: bool, i
         // A place that never existed, in an array that the patch shifts, may have any name.
         let is_nothing = !place.is_in(oracle.history.now())
             && targets.iter().any(|(_, target)| target.place().tokens().first() == place.tokens().first());
-        assert!(is_wanted || is_nothing, "{}: {place} is kept for nothing", told(oracle, decision));
-        assert!(!others.contains(&place), "{}: {place} is kept for two", told(oracle, decision));
+        assert!(is_wanted || is_nothing, "{}: {place} is kept for nothing", describe(oracle, decision));
+        assert!(!others.contains(&place), "{}: {place} is kept for two", describe(oracle, decision));
     }
 }
 
@@ -399,10 +408,10 @@ fn contested(decision: &Decision<'_>) -> impl Iterator<Item = Place> {
 }
 
 /// Describes a decision for the message of a failed check.
-fn told(oracle: &Oracle, decision: &Decision<'_>) -> String {
-    let mut told = format!("SEED={}, which FRESHNESS_SEED={} runs alone\n", decision.seed, decision.seed);
+fn describe(oracle: &Oracle, decision: &Decision<'_>) -> String {
+    let mut description = format!("SEED={}, which FRESHNESS_SEED={} runs alone\n", decision.seed, decision.seed);
     let mut line = |name: &str, text: String| {
-        let _ = writeln!(told, "  {name}: {}", text.chars().take(400).collect::<String>());
+        let _ = writeln!(description, "  {name}: {}", text.chars().take(400).collect::<String>());
     };
     let question = decision.question;
     line("patch", serde_json::to_string(question.ops).unwrap_or_default());
@@ -443,5 +452,5 @@ fn told(oracle: &Oracle, decision: &Decision<'_>) -> String {
             line("since", format!("{} {:?} {}", event.version, event.what, event.at));
         }
     }
-    told
+    description
 }

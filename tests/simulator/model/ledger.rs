@@ -19,11 +19,11 @@ pub(super) struct Ledger {
     is_usual: bool,
     /// Tokens of the longest reply, by worker; only language models.
     reply_tokens: BTreeMap<String, u64>,
-    limits: BTreeMap<Whose, u64>,
-    accounts: BTreeMap<Whose, Account>,
+    limits: BTreeMap<Owner, u64>,
+    accounts: BTreeMap<Owner, Account>,
     calls: BTreeMap<InvocationId, Call>,
     /// Reported tokens of the call that the present input answers.
-    told: Option<(InvocationId, u64)>,
+    answered: Option<(InvocationId, u64)>,
     /// Reservation for another call that the present input requests.
     wanted: Option<u64>,
     /// Budget that cannot cover it even if the calls under way cost nothing; must be reported.
@@ -31,7 +31,7 @@ pub(super) struct Ledger {
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Whose {
+enum Owner {
     Branch(Branch),
     Worker(String),
     Board,
@@ -63,25 +63,25 @@ impl Ledger {
             if worker["agent"] == "llm" {
                 reply_tokens.insert(name.clone(), tokens("reply_tokens").expect("it is spelled out"));
             }
-            limits.extend(tokens("tokens").map(|limit| (Whose::Worker(name.clone()), limit)));
+            limits.extend(tokens("tokens").map(|limit| (Owner::Worker(name.clone()), limit)));
         }
         for rule in blueprint["rules"].as_array().into_iter().flatten() {
             let text = |of: &str| rule[of].as_str().unwrap_or_default().to_owned();
-            let branch = Whose::Branch((Some(text("name")), text("run")));
+            let branch = Owner::Branch((Some(text("name")), text("run")));
             limits.extend(rule["limits"]["tokens"].as_u64().map(|limit| (branch, limit)));
         }
-        limits.extend(blueprint["limits"]["tokens"].as_u64().map(|limit| (Whose::Board, limit)));
+        limits.extend(blueprint["limits"]["tokens"].as_u64().map(|limit| (Owner::Board, limit)));
         let (accounts, calls) = (BTreeMap::new(), BTreeMap::new());
-        Self { seed, is_usual, reply_tokens, limits, accounts, calls, told: None, wanted: None, short: None }
+        Self { seed, is_usual, reply_tokens, limits, accounts, calls, answered: None, wanted: None, short: None }
     }
 
     /// Raises the board's limit of tokens, and those of a worker and of the rules that run it.
     pub(super) fn raise(&mut self, tokens: Option<u64>, of_worker: Option<(&str, u64)>) {
         if self.is_raised(tokens) {
-            self.limits.extend(tokens.map(|tokens| (Whose::Board, tokens)));
+            self.limits.extend(tokens.map(|tokens| (Owner::Board, tokens)));
         }
-        for (whose, limit) in &mut self.limits {
-            *limit = (*limit).max(raised(whose, None, of_worker));
+        for (owner, limit) in &mut self.limits {
+            *limit = (*limit).max(raised(owner, None, of_worker));
         }
     }
 
@@ -89,9 +89,9 @@ impl Ledger {
     pub(super) fn affords(&self, branch: &Branch, tokens: Option<u64>, of_worker: Option<(&str, u64)>) -> Option<bool> {
         let Some(reply) = self.reply_tokens.get(&branch.1) else { return Some(true) };
         let (mut is_short, mut is_ample, mut is_reserved) = (false, true, false);
-        for whose in of(branch) {
-            let account = self.accounts.get(&whose).copied().unwrap_or_default();
-            let Some(limit) = self.limits.get(&whose).map(|limit| (*limit).max(raised(&whose, tokens, of_worker)))
+        for owner in of(branch) {
+            let account = self.accounts.get(&owner).copied().unwrap_or_default();
+            let Some(limit) = self.limits.get(&owner).map(|limit| (*limit).max(raised(&owner, tokens, of_worker)))
             else {
                 continue;
             };
@@ -108,13 +108,13 @@ impl Ledger {
 
     /// Returns true if the board's limit of tokens would be higher.
     pub(super) fn is_raised(&self, tokens: Option<u64>) -> bool {
-        tokens > self.limits.get(&Whose::Board).copied()
+        tokens > self.limits.get(&Owner::Board).copied()
     }
 
     /// Returns true if the board's tokens would still be spent.
     pub(super) fn is_spent(&self, tokens: Option<u64>) -> bool {
-        let account = self.accounts.get(&Whose::Board).copied().unwrap_or_default();
-        let limit = tokens.max(self.limits.get(&Whose::Board).copied());
+        let account = self.accounts.get(&Owner::Board).copied().unwrap_or_default();
+        let limit = tokens.max(self.limits.get(&Owner::Board).copied());
         limit.is_some_and(|limit| account.spent + account.reserved >= limit)
     }
 
@@ -133,15 +133,15 @@ impl Ledger {
             Some(Input::Continue { reserve, .. }) => Some(*reserve),
             _ => None,
         };
-        self.told = answer.and_then(|(invocation, usage, reply)| {
+        self.answered = answer.and_then(|(invocation, usage, reply)| {
             let counted = usage.map(|usage| usage.prompt + usage.completion);
             Some((invocation, counted.or_else(|| self.estimate(invocation, reply?))?))
         });
     }
 
     /// Returns the reported tokens of an invocation's call.
-    fn told_of(&self, invocation: InvocationId) -> Option<u64> {
-        self.told.filter(|(told, _)| *told == invocation).map(|(_, tokens)| tokens)
+    fn reported_tokens(&self, invocation: InvocationId) -> Option<u64> {
+        self.answered.filter(|(of, _)| *of == invocation).map(|(_, tokens)| tokens)
     }
 
     /// Estimates the tokens of an uncounted call: the prompt, and the reply at four characters a token.
@@ -169,10 +169,10 @@ impl Ledger {
         assert!(is_due, "SEED={seed}: {} tokens are reserved for a call that needs {needed}", invoked.reserved);
         let needed = invoked.reserved;
         assert!(needed <= self.call_max(), "SEED={seed}: a call of {needed} tokens");
-        for whose in of(branch) {
-            let left = self.left(&whose);
-            assert!(left.is_none_or(|left| needed <= left), "SEED={seed}: a call beyond its budget, of {whose:?}");
-            let account = self.accounts.entry(whose).or_default();
+        for owner in of(branch) {
+            let left = self.left(&owner);
+            assert!(left.is_none_or(|left| needed <= left), "SEED={seed}: a call beyond its budget, of {owner:?}");
+            let account = self.accounts.entry(owner).or_default();
             account.calls += 1;
             account.reserved += needed;
         }
@@ -193,29 +193,29 @@ impl Ledger {
     }
 
     /// Returns the rest of a budget, if there is one, after the reservations of calls under way.
-    fn left(&self, whose: &Whose) -> Option<u64> {
-        let account = self.accounts.get(whose).copied().unwrap_or_default();
-        self.limits.get(whose).map(|limit| limit.saturating_sub(account.spent + account.reserved))
+    fn left(&self, owner: &Owner) -> Option<u64> {
+        let account = self.accounts.get(owner).copied().unwrap_or_default();
+        self.limits.get(owner).map(|limit| limit.saturating_sub(account.spent + account.reserved))
     }
 
     /// Settles a call of an attempt, and reserves the tokens of the next one.
     pub(super) fn continued(&mut self, continued: &Continued) {
         let seed = self.seed;
         let attempt = continued.by.attempt.as_ref().unwrap_or_else(|| panic!("SEED={seed}: nobody goes on"));
-        let cost = self.told_of(attempt.invocation);
+        let cost = self.reported_tokens(attempt.invocation);
         let Some(Call { branch, attempt: number, reply, .. }) = self.settle(attempt.invocation, cost) else {
             panic!("SEED={seed}: an attempt goes on without a call")
         };
         assert_eq!(number, attempt.number, "SEED={seed}: another attempt goes on");
         let reserved = continued.reserved;
         assert_eq!(Some(reserved), self.wanted, "SEED={seed}: so much was wanted for the next call");
-        for whose in of(&branch) {
-            let left = self.left(&whose);
+        for owner in of(&branch) {
+            let left = self.left(&owner);
             assert!(
                 left.is_none_or(|left| reserved <= left),
-                "SEED={seed}: it goes on beyond its budget, of {whose:?}"
+                "SEED={seed}: it goes on beyond its budget, of {owner:?}"
             );
-            let account = self.accounts.entry(whose).or_default();
+            let account = self.accounts.entry(owner).or_default();
             account.calls += 1;
             account.reserved += reserved;
         }
@@ -227,7 +227,7 @@ impl Ledger {
     /// Settles the call of an attempt, unless a person has answered: then it was settled before.
     pub(super) fn answered(&mut self, by: &Author) {
         let Some(attempt) = &by.attempt else { return };
-        let cost = self.told_of(attempt.invocation);
+        let cost = self.reported_tokens(attempt.invocation);
         if self.calls.get(&attempt.invocation).is_some_and(|call| call.attempt == attempt.number) {
             assert_eq!(by.approval, None, "SEED={}: a person answers for a call under way", self.seed);
             drop(self.settle(attempt.invocation, cost));
@@ -252,15 +252,15 @@ impl Ledger {
             | FailureCode::BudgetExhausted
             | FailureCode::Lost => false,
         };
-        let cost = self.told_of(attempt.invocation).or(is_free.then_some(0));
+        let cost = self.reported_tokens(attempt.invocation).or(is_free.then_some(0));
         let call = self.settle(attempt.invocation, cost);
         if let (FailureCode::BudgetExhausted, Some(call), Some(wanted)) = (code, call, self.wanted) {
             let resources = [Resource::BranchTokens, Resource::WorkerTokens, Resource::BoardTokens];
             let mut budgets = of(&call.branch).into_iter().zip(resources);
-            let short = budgets.find(|(whose, _)| self.left(whose).is_some_and(|left| left < wanted));
-            let (whose, resource) = short.unwrap_or_else(|| panic!("SEED={}: {wanted} tokens are left", self.seed));
-            let spent = self.accounts.get(&whose).copied().unwrap_or_default().spent;
-            self.short = (self.limits[&whose].saturating_sub(spent) < wanted).then_some(resource);
+            let short = budgets.find(|(owner, _)| self.left(owner).is_some_and(|left| left < wanted));
+            let (owner, resource) = short.unwrap_or_else(|| panic!("SEED={}: {wanted} tokens are left", self.seed));
+            let spent = self.accounts.get(&owner).copied().unwrap_or_default().spent;
+            self.short = (self.limits[&owner].saturating_sub(spent) < wanted).then_some(resource);
         }
     }
 
@@ -273,8 +273,8 @@ impl Ledger {
     /// Settles a call; an unknown cost counts as the whole reservation.
     fn settle(&mut self, invocation: InvocationId, cost: Option<u64>) -> Option<Call> {
         let call = self.calls.remove(&invocation)?;
-        for whose in of(&call.branch) {
-            let account = self.accounts.entry(whose).or_default();
+        for owner in of(&call.branch) {
+            let account = self.accounts.entry(owner).or_default();
             account.reserved -= call.reserved;
             account.spent += cost.unwrap_or(call.reserved);
         }
@@ -285,27 +285,27 @@ impl Ledger {
     pub(super) fn ran_short(&mut self, budget: &Budget, branch: &Branch) {
         let seed = self.seed;
         let is_of_attempt = self.short.take_if(|short| *short == budget.resource).is_some();
-        let whose = match budget.resource {
-            Resource::BranchTokens => Whose::Branch(branch.clone()),
-            Resource::WorkerTokens => Whose::Worker(branch.1.clone()),
-            Resource::BoardTokens => Whose::Board,
+        let owner = match budget.resource {
+            Resource::BranchTokens => Owner::Branch(branch.clone()),
+            Resource::WorkerTokens => Owner::Worker(branch.1.clone()),
+            Resource::BoardTokens => Owner::Board,
             // No model of the simulator has a price.
             Resource::Invocations | Resource::WorkerMoney | Resource::BoardMoney => return,
         };
-        let account = self.accounts.get(&whose).copied().unwrap_or_default();
-        let left = self.left(&whose);
-        assert_eq!(left, Some(budget.left), "SEED={seed}: so much is left of the tokens of {whose:?}");
+        let account = self.accounts.get(&owner).copied().unwrap_or_default();
+        let left = self.left(&owner);
+        assert_eq!(left, Some(budget.left), "SEED={seed}: so much is left of the tokens of {owner:?}");
         let is_due = if is_of_attempt { self.wanted == Some(budget.needed) } else { budget.needed <= self.call_max() };
         assert!(is_due, "SEED={seed}: a call of {} tokens", budget.needed);
-        let may_be_left = self.limits[&whose].saturating_sub(account.spent);
-        assert!(budget.needed > may_be_left, "SEED={seed}: a budget is short that may yet suffice, of {whose:?}");
+        let may_be_left = self.limits[&owner].saturating_sub(account.spent);
+        assert!(budget.needed > may_be_left, "SEED={seed}: a budget is short that may yet suffice, of {owner:?}");
     }
 
     /// Returns true if a call of the branch may have to wait for reservations of calls under way.
     pub(super) fn may_wait(&self, branch: &Branch) -> bool {
-        let is_held_up = |whose: Whose| {
-            let is_reserved = self.accounts.get(&whose).is_some_and(|account| account.reserved > 0);
-            is_reserved && self.left(&whose).is_some_and(|left| left < self.call_max())
+        let is_held_up = |owner: Owner| {
+            let is_reserved = self.accounts.get(&owner).is_some_and(|account| account.reserved > 0);
+            is_reserved && self.left(&owner).is_some_and(|left| left < self.call_max())
         };
         self.reply_tokens.contains_key(&branch.1) && of(branch).into_iter().any(is_held_up)
     }
@@ -323,28 +323,28 @@ impl Ledger {
         let workers = ledger.workers().iter();
         let branches = ledger.branches().iter();
         let named = |branch: &patchboard_kernel::breaker::Branch| {
-            Whose::Branch((branch.rule.as_ref().map(ToString::to_string), branch.worker.to_string()))
+            Owner::Branch((branch.rule.as_ref().map(ToString::to_string), branch.worker.to_string()))
         };
         let mut found: BTreeMap<_, _> = branches.map(|(branch, of)| (named(branch), account(of))).collect();
-        found.extend(workers.map(|(worker, of)| (Whose::Worker(worker.to_string()), account(of))));
+        found.extend(workers.map(|(worker, of)| (Owner::Worker(worker.to_string()), account(of))));
         if !self.accounts.is_empty() {
-            found.insert(Whose::Board, account(ledger.board()));
+            found.insert(Owner::Board, account(ledger.board()));
         }
         assert_eq!(found, self.accounts, "SEED={seed}: other accounts");
     }
 }
 
 /// Returns the raised limit of this account; 0 if the operator did not raise it.
-fn raised(whose: &Whose, of_board: Option<u64>, of_worker: Option<(&str, u64)>) -> u64 {
-    match whose {
-        Whose::Board => of_board.unwrap_or(0),
-        Whose::Worker(worker) | Whose::Branch((_, worker)) => {
+fn raised(owner: &Owner, of_board: Option<u64>, of_worker: Option<(&str, u64)>) -> u64 {
+    match owner {
+        Owner::Board => of_board.unwrap_or(0),
+        Owner::Worker(worker) | Owner::Branch((_, worker)) => {
             of_worker.filter(|(named, _)| named == worker).map_or(0, |(_, tokens)| tokens)
         }
     }
 }
 
 /// Returns the accounts that a call of a branch is charged to.
-fn of(branch: &Branch) -> [Whose; 3] {
-    [Whose::Branch(branch.clone()), Whose::Worker(branch.1.clone()), Whose::Board]
+fn of(branch: &Branch) -> [Owner; 3] {
+    [Owner::Branch(branch.clone()), Owner::Worker(branch.1.clone()), Owner::Board]
 }

@@ -26,7 +26,7 @@ pub(super) struct Schedule {
     limits: BTreeMap<String, u64>,
     scheduled: BTreeMap<String, u64>,
     /// Workers that were reported to have no invocations left.
-    told: BTreeSet<String>,
+    used_up: BTreeSet<String>,
     /// An invocation beyond its worker's limit, until it is given up.
     beyond: Option<InvocationId>,
     /// Next due time of the rule that runs each minute, if there is one.
@@ -74,7 +74,7 @@ impl Schedule {
             start: rules().filter(|rule| rule["trigger"] == "start").map(|rule| text(&rule["name"])).collect(),
             limits: workers.map(|(name, worker)| (name.clone(), limit(worker))).collect(),
             scheduled: BTreeMap::new(),
-            told: BTreeSet::new(),
+            used_up: BTreeSet::new(),
             beyond: None,
             minute: rules().any(|rule| rule["name"] == "minutely").then(|| next_minute(at)),
             delayed: Vec::new(),
@@ -250,8 +250,8 @@ impl Schedule {
     }
 
     /// Notes that a worker has no invocations left. Returns true if that is new.
-    pub(super) fn is_told(&mut self, worker: &str) -> bool {
-        self.told.insert(worker.to_owned())
+    pub(super) fn is_new(&mut self, worker: &str) -> bool {
+        self.used_up.insert(worker.to_owned())
     }
 
     /// Checks that all due invocations were scheduled. An ended board schedules none or only some; a stopped one
