@@ -5,9 +5,11 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::daemon::{Answer, Daemon, STEPS};
+use crate::daemon::{Answer, Daemon, STEPS, remote_steps};
+use crate::leases::PATIENT;
+use crate::requests::JSON;
 
 /// Returns a daemon with these settings of `[serve.limits]`.
 fn limited(limits: &str, arguments: &[&str]) -> Daemon {
@@ -43,6 +45,42 @@ fn raw(daemon: &Daemon, request: &str) -> String {
         }
     }
     text
+}
+
+#[tokio::test]
+async fn a_reply_that_waits_for_the_next_call_holds_no_memory() {
+    // One caller may take half of it, and each body takes more than half of that.
+    let daemon = started("body_memory_mib = 8");
+    let made = daemon.post("/v1/boards", &json!({ "source": remote_steps(PATIENT) })).await.expect_status(201);
+    let board = made["board"].as_str().expect("an id");
+    let path = format!("/v1/boards/{board}");
+    let lease = json!({"worker": "walker", "wait": 30});
+    assert_eq!(daemon.post(&format!("{path}/leases"), &lease).await.expect_status(200)["lease"], "1:1");
+    let padded = |body: Value| Some(format!("{body}{}", " ".repeat(3 << 20)));
+    let patch = json!([{"op": "add", "path": "/steps/-", "value": 1}]);
+    let reply = padded(json!({"worker": "walker", "patch": patch, "next": {"wait": 60}}));
+    let answer = format!("{path}/leases/1:1/answer");
+    let waiting = daemon.request(Method::POST, &answer, &[JSON], reply);
+    let proposing = async {
+        daemon.until(board, "quiescent").await;
+        let proposals = format!("{path}/proposals");
+        let mut tries = 0;
+        let proposed = loop {
+            let proposal = padded(json!({"worker": "walker", "patch": []}));
+            let proposed = daemon.request(Method::POST, &proposals, &[JSON], proposal).await;
+            tries += 1;
+            if proposed.status != 429 || tries == 5 {
+                break proposed;
+            }
+            // The commit comes a moment before the release.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        };
+        daemon.post(&format!("{path}/cancel"), &json!({})).await.expect_status(200);
+        proposed
+    };
+    let (answered, proposed) = tokio::join!(waiting, proposing);
+    assert_eq!(answered.expect_status(200)["next"], Value::Null);
+    assert_ne!(proposed.status, 429, "{}", proposed.text);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::daemon::{Daemon, STEPS};
 
-const JSON: (&str, &str) = ("content-type", "application/json");
+pub(crate) const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[tokio::test]
 async fn what_is_no_request_is_refused_with_a_code() {

@@ -1,5 +1,6 @@
 //! Shared by all routes: authentication, and strict parsing of requests.
 
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -224,7 +225,7 @@ impl<T: RequestBody> FromRequest<Arc<Daemon>> for StrictJson<T> {
                 return Err(problem);
             }
         };
-        let place = parts.extensions.get::<BodyMemory>().cloned().unwrap_or_default();
+        let Ok(memory) = BodyMemory::from_request_parts(&mut parts, daemon).await;
         let mut request = Request::from_parts(parts, body);
         DefaultBodyLimit::max(T::BYTES_MAX).apply(&mut request);
         let bytes = Bytes::from_request(request, daemon).await.map_err(|rejection| match rejection.status() {
@@ -233,7 +234,7 @@ impl<T: RequestBody> FromRequest<Arc<Daemon>> for StrictJson<T> {
         })?;
         daemon.limits.body(caller.rate_key, bytes.len())?;
         let value = daemon.limits.try_memory(caller.rate_key, json::footprint(&bytes))?;
-        *place.0.lock() = Some((text, value));
+        *memory.0.lock() = Some((text, value));
         let limits = Limits { bytes: BODY_BYTES_MAX, depth: BODY_DEPTH_MAX };
         let value = json::parse(&bytes, limits).map_err(|error| {
             let code = error.code.as_str();
@@ -288,9 +289,24 @@ fn too_large(bytes_max: usize) -> Problem {
     Problem::from_code(Code::BodyTooLarge, format!("the body of this request may have {bytes_max} bytes"))
 }
 
-/// Memory of a request body, held until the request is answered.
+/// Memory of a request body, held until the request is answered or its handler releases it.
 #[derive(Clone, Default)]
 pub(crate) struct BodyMemory(Arc<Mutex<Option<(MemoryPermit, MemoryPermit)>>>);
+
+impl BodyMemory {
+    /// Releases the memory: the handler has dropped the body, and waits.
+    pub(crate) fn release(&self) {
+        self.0.lock().take();
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for BodyMemory {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get::<Self>().cloned().unwrap_or_default())
+    }
+}
 
 /// Board id of a path, in full.
 pub(crate) struct BoardPath(pub(crate) BoardId);

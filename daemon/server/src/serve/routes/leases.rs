@@ -26,7 +26,7 @@ use super::proposal_outcome::ProposalOutcome;
 use crate::queries::leases::{FailureReport, LeaseList, LeaseRenewal, LeasedCall, OpenCallInfo};
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
-use crate::serve::http::{IdempotencyHeader, OnBoard, OnPart, StrictJson, request_body};
+use crate::serve::http::{BodyMemory, IdempotencyHeader, OnBoard, OnPart, StrictJson, request_body};
 use crate::serve::json::SortedJson;
 use crate::serve::long_poll::WAIT_MAX;
 use crate::serve::problem::{ApiResult, Code, Problem};
@@ -273,6 +273,7 @@ pub(crate) async fn renew(
 pub(crate) async fn answer(
     OnPart { daemon, caller, board, part: lease }: OnPart<String>,
     key: IdempotencyHeader,
+    body_memory: BodyMemory,
     StrictJson(answer): StrictJson<AnswerCallRequest>,
 ) -> ApiResult<impl IntoResponse> {
     let worker = WorkerName::from(answer.worker);
@@ -286,6 +287,7 @@ pub(crate) async fn answer(
     let (repetition, outcome) = ProposalOutcome::with_status(outcome)?;
     let next = match wanted {
         Some((lasts, patience)) => {
+            body_memory.release();
             // The outcome is decided: an error of the next lease does not replace it.
             let leased =
                 acquire(&daemon, &board, &worker, lasts, patience, holder(&caller, &key)).await.unwrap_or(None);
