@@ -199,7 +199,7 @@ def anchor(text):
         if isinstance(node, IMPORTS) or not ends or is_text:
             ends.append(node.end_lineno)
     candidates = [end for end in ends if lines.count(lines[end - 1]) == 1]
-    # Where the head ends with what is there more than once, it is told by what comes first behind it.
+    # Where the head ends with what is there more than once, the line behind it identifies it.
     behind = (at for at in range(ends[-1] + 1, len(lines) + 1)
               if lines[at - 1].strip() and lines.count(lines[at - 1]) == 1)
     at = candidates[-1] if candidates else next(behind)

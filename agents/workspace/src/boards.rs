@@ -256,13 +256,13 @@ impl Workspaces {
     }
 
     /// Runs an agent's tool call on the board's directory. The call runs to completion even if the caller is dropped,
-    /// so that reads and edits are recorded. `has_restarted` is the agent's own statement, if any, that it worked in an
-    /// earlier session.
+    /// so that reads and edits are recorded. `has_earlier_reads` is the agent's own statement, if any, that it worked
+    /// in an earlier session.
     pub async fn call(
         &self,
         board: &BoardId,
         author: EditAuthor,
-        has_restarted: Option<bool>,
+        has_earlier_reads: Option<bool>,
         request: SessionRequest,
     ) -> Result<SessionAnswer, WorkspaceError> {
         let workspace = self.get(board).await?;
@@ -271,7 +271,7 @@ impl Workspaces {
             let is_open =
                 |slot: &Slot| matches!(&*slot.state.borrow(), State::Open(open) if Arc::ptr_eq(open, &workspace));
             let slot = boards.get_mut(board).filter(|slot| is_open(slot));
-            slot.ok_or_else(not_open)?.sessions.get_or_create(workspace, author, has_restarted)
+            slot.ok_or_else(not_open)?.sessions.get_or_create(workspace, author, has_earlier_reads)
         };
         let called = tokio::spawn(agent.execute(request));
         called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))

@@ -64,13 +64,13 @@ impl SessionHandle {
 
 impl Sessions {
     /// Returns the session of this attempt and name, or a new one. The new session reports lost reads if the earlier
-    /// one was evicted or the agent states it (`has_restarted`). Without a statement it does so for every attempt after
-    /// the first.
+    /// one was evicted or the agent states it (`has_earlier_reads`). Without a statement it does so for every attempt
+    /// after the first.
     pub fn get_or_create(
         &mut self,
         workspace: Arc<Workspace>,
         author: EditAuthor,
-        has_restarted: Option<bool>,
+        has_earlier_reads: Option<bool>,
     ) -> SessionHandle {
         let status = workspace.board().status();
         let is_open = |of: &EditAttempt| status.attempts.contains(&(of.invocation, of.attempt));
@@ -92,8 +92,8 @@ impl Sessions {
         {
             self.evicted.insert(seated.attempt);
         }
-        let has_restarted = has_restarted.unwrap_or(of.attempt > 1) || self.evicted.contains(&of);
-        let session = match has_restarted {
+        let has_earlier_reads = has_earlier_reads.unwrap_or(of.attempt > 1) || self.evicted.contains(&of);
+        let session = match has_earlier_reads {
             true => Session::with_lost_reads(workspace, author),
             false => Session::new(workspace, author),
         };

@@ -102,7 +102,7 @@ impl LeaseSession {
             HostRequest::Command(body, _) => {
                 let path = format!("{board}/leases/{}/files", self.lease);
                 let mut body = body.clone();
-                body["anew"] = self.has_worked.into();
+                body["has_earlier_reads"] = self.has_worked.into();
                 self.ask(&path, Some(&body), Some(key)).await
             }
             HostRequest::LastCommits => self.commits_of_last(RECENT_RECORDS, None).await,

@@ -91,8 +91,12 @@ impl Recorder {
         let shown = if kind.ends_with("json") {
             let mut body = stable(answer.json());
             // The board may advance while the answer is made.
-            if answer.status == 202 && body.get("head").is_some() {
-                body["head"] = "{head}".into();
+            if matches!(answer.status.as_u16(), 201 | 202) && body.get("head").is_some() {
+                for name in ["head", "live", "status", "version"] {
+                    if let Some(member) = body.get_mut(name) {
+                        *member = "{now}".into();
+                    }
+                }
             }
             format!("{body:#}")
         } else {

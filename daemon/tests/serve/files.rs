@@ -94,7 +94,7 @@ async fn whoever_holds_a_lease_edits_and_a_conflict_says_what_there_is_now() {
     let twelve = json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 1\n", "new_str": "return 12\n", "intent": "twelve"});
     let refused = office.does(&bob, "bob", twelve).await.expect_problem(409, "stale_target");
     assert!(refused["detail"].as_str().is_some_and(|text| text.contains("+    return 11")), "{refused}");
-    assert_eq!(refused["told"]["code"], "stale_target", "{refused}");
+    assert_eq!(refused["data"]["code"], "stale_target", "{refused}");
     let again = json!({"command": "str_replace", "path": "src/a.py", "old_str": "return 11", "new_str": "return 12", "intent": "twelve"});
     office.does(&bob, "bob", again).await.expect_status(200);
     assert_eq!(office.text("src/a.py"), "def one():\n    # ada: more\n    # bob: twelve\n    return 12\n");
@@ -195,8 +195,9 @@ async fn an_answer_has_the_room_that_is_asked_for_and_what_is_not_in_it_was_not_
     let text: String = (1..=400).map(|at| format!("line {at}\n")).collect();
     std::fs::write(office.file("src/a.py"), text).expect("a file");
     let lease = office.lease("ada").await;
-    let asks = async |room: u64, has_restarted: bool, arguments: Value| {
-        let body = json!({"worker": "ada", "room": room, "anew": has_restarted, "arguments": arguments});
+    let asks = async |room: u64, has_earlier_reads: bool, arguments: Value| {
+        let body =
+            json!({"worker": "ada", "room": room, "has_earlier_reads": has_earlier_reads, "arguments": arguments});
         office.daemon.post(&format!("{lease}/files"), &body).await
     };
     let shown = asks(2_000, false, json!({"command": "view", "path": "src/a.py"})).await.expect_status(200);
@@ -226,6 +227,7 @@ async fn an_answer_has_the_room_that_is_asked_for_and_what_is_not_in_it_was_not_
     office.daemon.post_with(&seat, &view, &[("patchboard-room", "all")]).await.expect_problem(422, "bad_body");
     // A client that resumes under a new lease gets `reads_lost`, once.
     let bob = office.lease("bob").await;
+    // The former name of `has_earlier_reads`.
     let body = |arguments: Value| json!({"worker": "bob", "anew": true, "arguments": arguments});
     let create = json!({"command": "create", "path": "src/b.py", "file_text": "x = 1\n", "intent": "x"});
     office.daemon.post(&format!("{bob}/files"), &body(create.clone())).await.expect_problem(409, "reads_lost");

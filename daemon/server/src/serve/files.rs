@@ -26,7 +26,7 @@ pub(crate) struct LeasedFileCommand {
     /// Author name, where several share a worker.
     pub(crate) name: Option<String>,
     /// True if the caller worked under an earlier lease; if unset, the session decides.
-    pub(crate) has_restarted: Option<bool>,
+    pub(crate) has_earlier_reads: Option<bool>,
     pub(crate) asked: SessionRequest,
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn call(
     board: &BoardId,
     command: LeasedFileCommand,
 ) -> ApiResult<(CommandResult, bool)> {
-    let LeasedFileCommand { worker, of, name, has_restarted, asked } = command;
+    let LeasedFileCommand { worker, of, name, has_earlier_reads, asked } = command;
     if let Some(name) = name.as_ref().filter(|name| !is_author_name(name)) {
         let name = crate::text::short(name, 80);
         return Err(Problem::from_code(Code::BadBody, format!("{name} is no name: {NAME_RULE}")));
@@ -61,7 +61,7 @@ pub(crate) async fn call(
     let access = Access::compile(&access).map_err(|error| Problem::from_code(Code::Internal, error))?;
     leases::check_held(daemon, board, &worker, of.invocation, of.attempt)?;
     let author = EditAuthor { attempt: of, access, worker: worker.to_string(), name };
-    let called = daemon.workspaces().call(board, author, has_restarted, asked).await;
+    let called = daemon.workspaces().call(board, author, has_earlier_reads, asked).await;
     match called.map_err(|error| Problem::from_code(Code::NoWorkspace, error.to_string()))? {
         SessionAnswer::New(result) => Ok((result, false)),
         SessionAnswer::Replayed(result) => Ok((result, true)),
@@ -69,12 +69,13 @@ pub(crate) async fn call(
     }
 }
 
-/// Converts the answer to a rejected command into a problem with the same code; its member `told` has the details.
+/// Converts the answer to a rejected command into a problem with the same code; its member `data` has the details.
 pub(crate) fn problem(result: &CommandResult) -> Option<Problem> {
     let code = result.code.as_deref()?;
     let known = codes::entries().map(|entry| entry.code).find(|known| *known == code);
     let problem = Problem::new(status_of(code), known.unwrap_or(Code::Internal.as_str()), result.text.clone());
-    Some(problem.detail("told", result.data.clone()))
+    // Clients of earlier versions read `told`.
+    Some(problem.detail("data", result.data.clone()).detail("told", result.data.clone()))
 }
 
 /// Returns the HTTP status for a code: 409 for conflicts with the current state, 4xx for invalid commands, 5xx for

@@ -154,7 +154,7 @@ impl WorkerServer {
             worker: self.worker.clone(),
             of: attempt,
             name: None,
-            has_restarted: None,
+            has_earlier_reads: None,
             asked: request,
         };
         files::call(&self.daemon, &self.board, command).await.map(|(result, _)| result)

@@ -31,7 +31,8 @@ pub(crate) struct FileCommandRequest {
     /// True if the agent has read files under an earlier lease, unknown to this one. The agent is notified, and if its
     /// first command is an edit, that is rejected (`reads_lost`). Only the first command of a lease sets it. Default:
     /// true for every attempt but the first.
-    anew: Option<bool>,
+    #[serde(alias = "anew")]
+    has_earlier_reads: Option<bool>,
     /// Position of a command of a client that pipelines commands. `number` is its own number, larger than all before.
     /// `heard` is the number of the last answer that the client had received; later answers do not count as read for
     /// this command. `unheard` lists earlier commands with answers that it will never receive; nothing in those counts
@@ -67,7 +68,7 @@ pub(crate) async fn command(
     key: IdempotencyHeader,
     StrictJson(commanded): StrictJson<FileCommandRequest>,
 ) -> ApiResult<impl IntoResponse> {
-    let FileCommandRequest { worker, name, room, anew, order, arguments } = commanded;
+    let FileCommandRequest { worker, name, room, has_earlier_reads, order, arguments } = commanded;
     let worker = WorkerName::from(worker);
     caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
     let (invocation, attempt) = attempt_of(&lease)?;
@@ -76,7 +77,7 @@ pub(crate) async fn command(
     let principal = Some(caller.principal());
     let asked =
         SessionRequest { key, room: files::response_chars(room)?, order, principal, ..SessionRequest::from(arguments) };
-    let wanted = files::LeasedFileCommand { worker, of, name, has_restarted: anew, asked };
+    let wanted = files::LeasedFileCommand { worker, of, name, has_earlier_reads, asked };
     let (result, is_repeated) = files::call(&daemon, &board, wanted).await?;
     if let Some(problem) = files::problem(&result) {
         return Err(problem);
