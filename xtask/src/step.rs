@@ -1,11 +1,16 @@
 //! Step of a check: runs a command of cargo or a release binary to its end, and counts its tests.
 
+use std::env;
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
+use std::thread::available_parallelism;
 
 use super::tally::{Runner, Tally};
 use super::{cargo, target_directory, workspace_root};
+
+/// Variable that sets how many tests nextest runs at once.
+const TEST_THREADS: &str = "NEXTEST_TEST_THREADS";
 
 /// Command of a check: cargo, or a binary of the release build.
 pub(crate) struct Step {
@@ -72,6 +77,9 @@ pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Ta
         .args(step.arguments.split_whitespace())
         .envs(step.environment.iter().copied())
         .envs(variables.iter().copied());
+    if step.tests == Some(Runner::Nextest) && env::var_os(TEST_THREADS).is_none() {
+        command.env(TEST_THREADS, tests_at_once().to_string());
+    }
     let Some(runner) = step.tests else {
         return command.status().inspect_err(|error| report(step, error)).is_ok_and(|status| status.success());
     };
@@ -87,6 +95,12 @@ pub(crate) fn run_with(step: &Step, variables: &[(&str, &OsStr)], tally: &mut Ta
     tally.add(from_stdout);
     tally.add(from_stderr);
     child.wait().is_ok_and(|status| status.success())
+}
+
+/// Returns the number of tests that run at once: half as many again as there are processors, because tests spend a
+/// quarter of their time waiting for clocks, disks and other processes.
+fn tests_at_once() -> usize {
+    available_parallelism().map_or(1, |processors| processors.get() + processors.get().div_ceil(2))
 }
 
 fn report(step: &Step, error: &io::Error) {
