@@ -1,7 +1,8 @@
 //! Fingerprints: SHA-256 of bytes, and the Merkle digest of documents (SPEC section 2).
 //!
 //! Defines only the byte format below; [`crate::state`] and [`crate::record`] decide what is fingerprinted. The shape of
-//! the tree depends on the content alone, so [`crate::tree`] computes these bytes from its nodes and caches their digests.
+//! the tree depends on the content alone, so [`crate::tree`] computes these bytes from its nodes and caches their digests;
+//! `value` walks a whole value each time.
 //!
 //! # The format
 //!
@@ -33,6 +34,8 @@
 //!
 //! The digest of a document is H(`01` ‖ enc(document)). The commitment to a value of a record is
 //! H(`40` ‖ u64(seq) ‖ u64(length of the field's name) ‖ name ‖ enc(value)). The seal of a snapshot is H(`50`).
+
+mod value;
 
 use std::fmt;
 use std::str::FromStr;
@@ -163,7 +166,7 @@ impl fmt::Debug for Hasher {
 /// Computes the digests of one board.
 ///
 /// Recursion is as deep as the values are nested, so values must be bounded in depth, as all values read by
-/// [`crate::json`] are. [`crate::tree`] adds the digests of documents.
+/// [`crate::json`] are.
 #[derive(Clone)]
 pub struct Hasher {
     /// SHA-256 after the salt's block.
@@ -231,4 +234,4 @@ pub(crate) fn length(length: usize) -> [u8; 8] {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

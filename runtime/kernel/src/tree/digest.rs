@@ -1,38 +1,15 @@
 //! Merkle digest of a tree; [`crate::digest`] defines the format. Digests of nodes are computed once. Those of a few
 //! scalars are not cached, because recomputing them is cheaper than the memory.
 
-use std::sync::Arc;
-
-use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::array::chunk::{self, Chunk};
 use super::array::{Array, Top};
 use super::object::trie::{self, Trie};
-use super::{Edit, Long, Node};
+use super::{Long, Node};
 use crate::digest::{Digest, Hasher, encode_number, length, tag};
 
 impl Hasher {
-    /// Returns the digest of a document.
-    pub fn document(&self, value: &Value) -> Digest {
-        self.tree(&self.node(value))
-    }
-
-    /// Returns the digest of a record's value. It is bound to record and field, so that it does not reveal equal
-    /// values.
-    pub fn commitment(&self, seq: u64, field: &str, value: &Value) -> Digest {
-        let mut hash = self.start(tag::COMMITMENT);
-        hash.update(seq.to_be_bytes());
-        hash.update(length(field.len()));
-        hash.update(field);
-        encode(&self.node(value), self, &mut hash);
-        Digest(hash.finalize().into())
-    }
-
-    fn node(&self, value: &Value) -> Node {
-        Node::from_value(value, &Edit { revision: 0, hasher: Arc::new(self.clone()) })
-    }
-
     /// Returns the digest of a document, equal to [`Hasher::document`] of its value. All digests of a tree must be
     /// computed with the hasher of one board.
     pub fn tree(&self, root: &Node) -> Digest {

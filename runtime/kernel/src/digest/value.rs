@@ -1,21 +1,30 @@
-//! Digest of a document that is walked as a whole each time: the second opinion on the digests of trees.
+//! Digests of JSON values, which are walked as a whole each time. A tree, which caches the digests of its nodes, has the
+//! same ones ([`crate::tree`]); for the values of a record, building one would cost more than its digest.
 
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::digest::{Digest, Hasher, encode_number, length, tag};
+use super::{Digest, Hasher, encode_number, length, tag};
 
 const ARRAY_FAN_OUT: usize = 16;
 const BUCKET_MEMBERS_MAX: usize = 32;
 const INLINE_STRING_BYTES_MAX: usize = 256;
 
-/// Computes digests as the documentation of [`crate::digest`] says, without a tree.
-pub(crate) struct Oracle<'h>(pub(crate) &'h Hasher);
-
-impl Oracle<'_> {
+impl Hasher {
     /// Returns the digest of a document.
-    pub(crate) fn document(&self, value: &Value) -> Digest {
-        let mut hash = self.0.start(tag::DOCUMENT);
+    pub fn document(&self, value: &Value) -> Digest {
+        let mut hash = self.start(tag::DOCUMENT);
+        self.encode(value, &mut hash);
+        Digest(hash.finalize().into())
+    }
+
+    /// Returns the digest of a record's value. It is bound to record and field, so that it does not reveal equal
+    /// values.
+    pub fn commitment(&self, seq: u64, field: &str, value: &Value) -> Digest {
+        let mut hash = self.start(tag::COMMITMENT);
+        hash.update(seq.to_be_bytes());
+        hash.update(length(field.len()));
+        hash.update(field);
         self.encode(value, &mut hash);
         Digest(hash.finalize().into())
     }
@@ -32,7 +41,7 @@ impl Oracle<'_> {
                 if text.len() <= INLINE_STRING_BYTES_MAX {
                     into.update(text);
                 } else {
-                    let mut hash = self.0.start(tag::STRING);
+                    let mut hash = self.start(tag::STRING);
                     hash.update(text);
                     into.update(hash.finalize());
                 }
@@ -56,7 +65,7 @@ impl Oracle<'_> {
 
     fn array(&self, items: &[Value]) -> [u8; 32] {
         let chunk = |items: &[Value]| -> [u8; 32] {
-            let mut hash = self.0.start(tag::ARRAY_CHUNK);
+            let mut hash = self.start(tag::ARRAY_CHUNK);
             for item in items {
                 self.encode(item, &mut hash);
             }
@@ -65,7 +74,7 @@ impl Oracle<'_> {
         let mut level: Vec<[u8; 32]> = items.chunks(ARRAY_FAN_OUT).map(chunk).collect();
         while level.len() > 1 {
             let join = |nodes: &[[u8; 32]]| -> [u8; 32] {
-                let mut hash = self.0.start(tag::ARRAY_LEVEL);
+                let mut hash = self.start(tag::ARRAY_LEVEL);
                 for node in nodes {
                     hash.update(node);
                 }
@@ -82,7 +91,7 @@ impl Oracle<'_> {
         members.sort_unstable_by_key(|member| member.key);
         if members.len() > BUCKET_MEMBERS_MAX {
             for member in &mut members {
-                member.route = self.0.route(member.key);
+                member.route = self.route(member.key);
             }
         }
         self.group(&members, 0)
@@ -91,7 +100,7 @@ impl Oracle<'_> {
     /// Returns the node of members, sorted by key, that agree in the first `nibbles` nibbles of their routes.
     fn group(&self, members: &[Member<'_>], nibbles: usize) -> [u8; 32] {
         if members.len() <= BUCKET_MEMBERS_MAX {
-            let mut hash = self.0.start(tag::BUCKET);
+            let mut hash = self.start(tag::BUCKET);
             for member in members {
                 hash.update(length(member.key.len()));
                 hash.update(member.key);
@@ -103,7 +112,7 @@ impl Oracle<'_> {
         for member in members {
             groups[usize::from(member.nibble(nibbles))].push(*member);
         }
-        let mut hash = self.0.start(tag::SPLIT);
+        let mut hash = self.start(tag::SPLIT);
         for (nibble, group) in (0_u8..).zip(&groups) {
             if !group.is_empty() {
                 hash.update([nibble]);
