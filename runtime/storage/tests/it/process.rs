@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_storage::testing::Writer;
@@ -34,10 +34,13 @@ fn child() {
     let mut writer = Writer::new("b");
     let mut batch = writer.created();
     loop {
+        let began = Instant::now();
         match patchboard_storage::blocking::wait(journal.append(batch.clone())) {
             Ok(head) => {
                 println!("acknowledged {} {}", head.seq, head.hash);
                 batch = writer.signal("x");
+                // Leaves the file to others most of the time, on slow disks too: each try to take it over waits.
+                std::thread::sleep(began.elapsed() * 3);
             }
             Err(error) if error.code() == "journal_fenced" => std::process::exit(FENCED),
             // Another process writes at this moment.
