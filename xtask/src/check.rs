@@ -13,10 +13,7 @@ const STEPS: [Step; 4] = [
     Step::new("format", "fmt --all --check"),
     Step::new("lints", "clippy --workspace --all-targets --all-features -- -D warnings"),
     // This target runs only when named, so the target sets above omit it.
-    Step::new(
-        "lints of the hostile set",
-        "clippy --package patchboard-daemon --test hostile --all-features -- -D warnings",
-    ),
+    Step::new("lints of the hostile set", "clippy --workspace --test hostile --all-features -- -D warnings"),
     Step::new("documentation", "doc --workspace --all-features --no-deps").with(&[("RUSTDOCFLAGS", "-D warnings")]),
 ];
 

@@ -10,8 +10,8 @@ use crate::daemon::Daemon;
 
 const TEXT: &str = include_str!("../../../blueprints/blackboard.yaml");
 
-/// Each seat requests every eighth version, with its own offset, because a view is slow in a debug build.
-const STRIDE: usize = 8;
+/// Each seat requests every sixteenth version, with its own offset, because a view is slow in a debug build.
+const STRIDE: usize = 16;
 
 /// Returns a worker's message; the messages can conflict.
 fn opinion(name: &str) -> &'static str {
@@ -115,5 +115,5 @@ async fn a_token_of_a_seat_opens_the_rooms_of_that_seat_and_no_other() {
             }
         }
     }
-    assert!(shown > 10 && silent > 120, "{shown} {silent}");
+    assert!(shown > 10 && silent > 60, "{shown} {silent}");
 }
