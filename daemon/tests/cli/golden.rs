@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::sandbox::Sandbox;
 
-/// Of the journals of an earlier format, the quick tier checks every eighth, each format from another one on: together
-/// they are all boards. `tests/it/golden` reads every journal, in one process.
+/// Stride of the quick tier through the journals of an earlier format. Each format begins at another board, so that
+/// every board is checked in some format. `tests/it/golden` reads every journal, in one process.
 const EVERY: usize = 8;
 
 #[test]
