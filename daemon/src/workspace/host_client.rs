@@ -340,7 +340,7 @@ fn relative(place: &HostDir, arguments: &mut Value) -> Result<(), CommandResult>
 fn problem_to_answer(problem: Value) -> CommandResult {
     let text = |name: &str| problem[name].as_str().unwrap_or_default().to_owned();
     let code = Some(text("code"));
-    match problem.get("data").or_else(|| problem.get("told")) {
+    match problem.get("data") {
         Some(data) => CommandResult { text: text("detail"), data: data.clone(), code },
         None => CommandResult {
             text: format!("{} {}", text("detail"), text("help")).trim().to_owned(),
