@@ -5,8 +5,8 @@ Usage: environment.py GAMES, a directory in which a request's `game` names a dir
 Needs: pip install alfworld==0.4.2 textworld==1.7.0 (Linux; no GPU, no network once it is installed).
 
 One request per line on standard input, one reply per line on standard output, until the input ends. The board is the
-truth: if the game is not where the board's history says, it is begun again and the history is played. So it does not
-matter when this program was started, or whether its last reply was committed.
+truth: if the state of the game differs from the board's history, the game is restarted and the history is played. So the
+program may be restarted at any time, and its last reply may or may not have been committed.
 """
 
 import json
@@ -16,18 +16,18 @@ import sys
 import tempfile
 
 STEPS_MAX = 20
-# What the game admits everywhere and nothing is won by; small models prefer it to going anywhere. It is not offered.
+# Actions that the game always admits and that win nothing. They are not offered, because small models prefer them.
 IDLE = {"examine", "help", "inventory", "look"}
 NOTHING = "Nothing happens."
 GOAL = "Your task is to:"
 
 
 class Refusal(Exception):
-    """What cannot be done however often it is asked for."""
+    """An error that a repetition does not mend."""
 
 
 class Game:
-    """A game, and the actions that brought it where it is."""
+    """A game, and the actions played so far."""
 
     def __init__(self, games):
         self.games = pathlib.Path(games).resolve()
@@ -37,7 +37,7 @@ class Game:
         self.now = None
 
     def go_to(self, name, history):
-        """Brings the game to where it is after the actions of the history."""
+        """Brings the game to the state after the actions of the history."""
         if self.name == name and self.played == history:
             return
         self.begin(name)
@@ -57,11 +57,11 @@ class Game:
         self.name = name
 
     def step(self, action):
-        # The game's own spelling may have spaces at its ends.
+        # Commands of the game may end with spaces.
         known = {command.strip(): command for command in self.now["admissible_commands"]}
         self.played.append(action)
         self.idle = action not in known
-        # A board that checks nothing may choose what the game does not admit: it is a step, as in the game itself.
+        # A board without checks may choose an inadmissible action: it counts as a step, as in the game itself.
         if not self.idle:
             self.now, _, self.done = self.env.step(known[action])
 
@@ -82,7 +82,7 @@ class Game:
 
 
 def make_env():
-    # Where alfworld would look for its own data, of which nothing is needed.
+    # alfworld requires a directory for data; nothing is read from it.
     os.environ.setdefault("ALFWORLD_DATA", os.path.join(tempfile.gettempdir(), "alfworld"))
     import textworld
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
@@ -93,7 +93,7 @@ def make_env():
 
 
 def reply(game, shown):
-    """The patch that tells of the beginning, or of the step that was chosen."""
+    """Returns the patch for the beginning, or for the chosen step."""
     name, action = shown["/request/game"], shown.get("/action")
     history = []
     while (past := shown.get(f"/history/{len(history)}/action")) is not None:
@@ -101,7 +101,7 @@ def reply(game, shown):
     if action is None:
         game.go_to(name, history)
         head, _, goal = game.observation.partition(GOAL)
-        # Without the greeting.
+        # Drops the greeting.
         observation = head.strip().split("\n\n")[-1]
         extra = [{"op": "add", "path": "/goal", "value": goal.strip()}] if not history else []
     else:
@@ -122,7 +122,7 @@ def reply(game, shown):
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: environment.py GAMES")
-    # What the libraries print must not get between the replies.
+    # Keeps output of the libraries apart from the replies.
     replies = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     game = Game(sys.argv[1])

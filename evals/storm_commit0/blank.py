@@ -1,10 +1,10 @@
-"""Makes an exercise of a library: its source with the bodies of its functions taken out, and what each of them was.
+"""Makes an exercise of a library: its source without the bodies of its functions, and a list of those bodies.
 
     python3 blank.py SPEC.json NAME SDIST.tar.gz DIRECTORY
 
 writes DIRECTORY/reference (the package and its tests as they came), DIRECTORY/blank (the same with the bodies blanked) and
-DIRECTORY/exercise.json, which says of every body where it was, which imports and helpers it needs, and what it refers to.
-The same source gives the same exercise.
+DIRECTORY/exercise.json: for every body its place, the imports and helpers that it needs, and the names that it refers to.
+Equal sources give equal exercises.
 """
 
 import ast
@@ -20,7 +20,7 @@ IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def unpack(sdist, package, directory):
-    """The package and its tests; nothing else of an archive is needed, or written."""
+    """Unpacks the package and its tests."""
     with tarfile.open(sdist) as archive:
         for member in archive.getmembers():
             inside = member.name.partition("/")[2]
@@ -30,7 +30,7 @@ def unpack(sdist, package, directory):
 
 
 def functions(tree):
-    """All functions and methods with their qualified names; not those within functions."""
+    """Yields all functions and methods with their qualified names, except those within functions."""
 
     def below(node, prefix):
         for child in ast.iter_child_nodes(node):
@@ -49,7 +49,7 @@ def has_docstring(node):
 
 
 def is_trivial(node):
-    """Whether nothing of it could be restored."""
+    """Returns true if there is no body to restore."""
 
     def says_nothing(statement):
         if isinstance(statement, ast.Raise):
@@ -62,7 +62,7 @@ def is_trivial(node):
 
 
 def called_on_import(tree):
-    """Names of what runs when the module is imported: it has to stay, or nothing can be imported any more."""
+    """Returns names of functions that run while the module is imported: without them the import would fail."""
     names = set()
 
     def visit(node):
@@ -89,7 +89,7 @@ def called_on_import(tree):
 
 
 def names_in(nodes):
-    """Names that are used, those in short strings included: annotations, and what a module exports."""
+    """Returns used names, including those in short strings (annotations, exports)."""
     used = set()
     for root in nodes:
         for node in ast.walk(root):
@@ -102,7 +102,7 @@ def names_in(nodes):
 
 
 def body_span(node, lines):
-    """First and last line of what is taken out; the comments right above it belong to it."""
+    """Returns the first and last line of the body; comments right above it belong to it."""
     first = node.body[1 if has_docstring(node) else 0]
     start = min([first.lineno] + [decorator.lineno for decorator in getattr(first, "decorator_list", [])])
     while re.match(r"\s*(#|$)", lines[start - 2]) and start > first_free(node):
@@ -120,7 +120,7 @@ def first_free(node):
 
 
 class Module:
-    """One file of the package on its way to an exercise."""
+    """A file of the package, made into an exercise."""
 
     def __init__(self, path, text, stays, helpers):
         self.path, self.lines, self.tree = path, text.splitlines(keepends=True), ast.parse(text)
@@ -140,7 +140,7 @@ class Module:
         start, end = body_span(node, self.lines)
         indent = re.match(r"\s*", self.lines[node.body[-1].lineno - 1]).group()
         is_generator = any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(node))
-        # What yields nothing would not be a generator any more: its callers would get nothing, in silence.
+        # Without a `yield` it is no generator; its callers would silently receive nothing.
         word = "raise NotImplementedError" if is_generator else "pass"
         body = "".join(self.lines[start - 1 : end])
         bodies, helper = [body], None
@@ -156,7 +156,7 @@ class Module:
         }
 
     def blank(self):
-        """The text without bodies, and without the imports that nothing but bodies used."""
+        """Returns the text without bodies, and without imports used only by bodies."""
         lines = list(self.lines)
         for piece in sorted(self.pieces, key=lambda piece: -piece["start"]):
             lines[piece["start"] - 1 : piece["end"]] = [piece["stub"]]
@@ -189,7 +189,7 @@ def written(node, names):
 
 
 def anchor(text):
-    """The line behind which imports and helpers go: the last one of the head that is there only once; or before which."""
+    """Returns the line after (or before) which imports and helpers go: the last unique line of the head."""
     lines = text.splitlines(keepends=True)
     ends = []
     for node in ast.parse(text).body:
@@ -199,7 +199,7 @@ def anchor(text):
         if isinstance(node, IMPORTS) or not ends or is_text:
             ends.append(node.end_lineno)
     candidates = [end for end in ends if lines.count(lines[end - 1]) == 1]
-    # Where the head ends with what is there more than once, the line behind it identifies it.
+    # If no line of the head is unique, the next unique line after it marks the place.
     behind = (at for at in range(ends[-1] + 1, len(lines) + 1)
               if lines[at - 1].strip() and lines.count(lines[at - 1]) == 1)
     at = candidates[-1] if candidates else next(behind)
@@ -207,7 +207,7 @@ def anchor(text):
 
 
 def definitions(path, text):
-    """Where what others may refer to is defined: its name, and the lines of its head."""
+    """Yields definitions that other modules may refer to: names, and the lines of their heads."""
     for node in ast.parse(text).body:
         if isinstance(node, FUNCTIONS + (ast.ClassDef,)):
             is_function = isinstance(node, FUNCTIONS)

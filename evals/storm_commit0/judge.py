@@ -1,9 +1,9 @@
-"""Runs the tests of a library on a directory, and says of each what came of it.
+"""Runs the tests of a library on a directory, and prints the result of each.
 
     python3 judge.py DIRECTORY PATH SECONDS
 
-PATH is where in the directory the package is found. Prints {"is_over": ..., "tests": {name: message or null}}: null is a test
-that passed; what was skipped is left out. A run that takes too long is killed, and `is_over` is false.
+PATH is the place of the package within the directory. Prints {"is_over": ..., "tests": {name: message or null}}: null is a
+passed test; skipped tests are left out. A run that takes too long is killed, and `is_over` is false.
 """
 
 import json
@@ -23,14 +23,14 @@ def outcomes(report):
             continue
         trouble = [case.find("error"), case.find("failure")]
         message = next((found.get("message") or found.text or "unknown" for found in trouble if found is not None), None)
-        # A test that fails and whose clean-up fails too is told of twice, and so is one with parts.
+        # A test is listed twice if its clean-up fails too, or if it has parts.
         name = f"{case.get('classname')}::{case.get('name')}"
-        tests[name] = tests.get(name) or message and told(message, next(f for f in trouble if f is not None).text)
+        tests[name] = tests.get(name) or message and cause(message, next(f for f in trouble if f is not None).text)
     return tests
 
 
-def told(message, text):
-    """The message, and where it is only "collection failure" or the like, the error it was."""
+def cause(message, text):
+    """Returns the message; in place of "collection failure" and the like, the error behind it."""
     errors = [line[1:].strip() for line in (text or "").splitlines() if line.startswith("E ")]
     return (errors[-1] if errors and "failure" in message.split(":")[0] else message)[:300]
 

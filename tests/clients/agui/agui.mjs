@@ -1,8 +1,8 @@
-// Follows a board with the AG-UI client until it is done, and prints the document that it has made of the stream as JSON.
+// Follows a board with the AG-UI client until it is done, and prints the document derived from the stream as JSON.
 //
 //   node agui.mjs URL [--break N]
 //
-// --break N: the connection is destroyed after every N events, and the client goes on with what it has.
+// --break N: destroys the connection after every N events; the client continues with its document.
 import { HttpAgent } from "@ag-ui/client";
 import { EventSchema } from "@ag-ui/core/schemas";
 
@@ -10,7 +10,7 @@ const [url, flag, every] = process.argv.slice(2);
 if (!url) throw new Error("usage: agui.mjs URL [--break N]");
 const breakAfter = flag === "--break" ? Number(every) : Infinity;
 
-// The client only warns where a patch does not apply, and goes on with a document that is wrong.
+// The client only warns of a patch that does not apply, and continues with a wrong document.
 const warnings = [];
 console.warn = (...said) => warnings.push(said.join(" "));
 
@@ -25,7 +25,7 @@ for (let run = 0; outcome === undefined; run += 1) {
   let seen = 0;
   let hasEnded = false;
   const onEvent = ({ event }) => {
-    // What the client itself says of the end of the connection.
+    // Errors by which the client reports the end of the connection.
     if (abortController.signal.aborted) return;
     EventSchema.parse(event);
     seen += 1;
@@ -33,7 +33,7 @@ for (let run = 0; outcome === undefined; run += 1) {
     if (event.type === "CUSTOM") counts[event.name] = (counts[event.name] ?? 0) + 1;
     if (event.type === "RUN_FINISHED") {
       hasEnded = true;
-      // A board at rest goes on when somebody brings work.
+      // An idle board continues with the next signal.
       if (event.result.end !== "quiescent") outcome = event;
     }
     if (seen === breakAfter) {
@@ -44,7 +44,7 @@ for (let run = 0; outcome === undefined; run += 1) {
   const ended = agent.runAgent({ abortController }, { onEvent }).catch((error) => {
     if (!abortController.signal.aborted) throw error;
   });
-  // Of some connections that are destroyed the client does not say that its run is over.
+  // The client does not report the end of every destroyed connection.
   const destroyed = new Promise((resolve) => {
     abortController.signal.addEventListener("abort", () => setTimeout(resolve, 100));
   });

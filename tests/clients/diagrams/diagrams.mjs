@@ -1,5 +1,5 @@
-// Reads drawings with the parsers of Mermaid and of Graphviz, and prints what these understood, as JSON: for each argument, a file
-// of Mermaid or of DOT, its nodes with their labels and its edges with theirs.
+// Reads diagrams with the parsers of Mermaid and of Graphviz, and prints their nodes and edges with labels as JSON. Each
+// argument is a file of Mermaid or of DOT.
 import { readFileSync } from "node:fs";
 import { JSDOM } from "jsdom";
 
@@ -15,7 +15,7 @@ const unescaped = (text) =>
   text.replaceAll(/ﬂ°°(\d+)¶ß/g, (_, number) => String.fromCodePoint(Number(number))).replaceAll(/<br\/?>/g, "\n");
 
 async function readMermaid(text) {
-  // Refuses what is no diagram, and gets the grammars ready.
+  // Rejects files without a diagram, and loads the grammars.
   await mermaid.parse(text);
   const { db } = await mermaid.mermaidAPI.getDiagramFromText(text);
   const data = db.getData();
@@ -26,7 +26,7 @@ async function readMermaid(text) {
   };
 }
 
-// What Graphviz makes of a label: `\\n` is a new line, and entities are characters.
+// Reads a label as Graphviz does: `\\n` is a new line, and entities are characters.
 const drawnLabel = (label) =>
   label.replaceAll(/\\(.)/g, (_, c) => (c === "n" ? "\n" : c)).replaceAll("&amp;", "&");
 

@@ -1,5 +1,4 @@
-// Converts JSON Schemas with llama.cpp's converter: files are named as arguments, one line is printed for each, which is empty
-// or an error.
+// Converts JSON Schemas with llama.cpp's converter. Arguments are files; prints a line for each: an error, or nothing.
 
 #include "json-schema-to-grammar.h"
 

@@ -1,6 +1,6 @@
 """Compiles llama.cpp's converter of JSON Schemas to grammars, from the source distribution of llama-cpp-python.
 
-The converter is a few files of C++ that need no model, and none of the rest of llama.cpp.
+The converter is a few C++ files, without a model and without the rest of llama.cpp.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ PARTS = ["/vendor/llama.cpp/" + part for part in ("common/", "include/", "src/",
 
 home = pathlib.Path(__file__).parent
 source = home / "source"
-# Of another version, perhaps.
+# May be of another version.
 shutil.rmtree(source, ignore_errors=True)
 download = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
 download += ["--no-binary", "llama-cpp-python", "--retries", "1", "--timeout", "20", "--dest", str(source), PACKAGE]

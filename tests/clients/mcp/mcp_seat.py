@@ -1,6 +1,6 @@
 """The official Python SDK takes a worker's seat: mcp_seat.py http|stdio legacy|auto ENDPOINT...
 
-http takes the URL of the endpoint, stdio a command; the token is in PATCHBOARD_TOKEN. Prints what it left behind.
+http takes the URL of the endpoint, stdio a command; the token is in PATCHBOARD_TOKEN. Prints the results.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ def transport(way, endpoint):
 
 
 async def done(client, tool, /, **arguments):
-    """What a tool answers that does what it is asked; the text says the same as the structure."""
+    """Returns the result of a successful call, whose text equals its structured content."""
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, (tool, result)
     assert json.loads(result.content[0].text) == result.structured_content, result
@@ -34,7 +34,7 @@ async def done(client, tool, /, **arguments):
 
 
 async def refused(client, code, tool, /, **arguments):
-    """What a tool answers that does not."""
+    """Returns the error of a rejected call."""
     result = await client.call_tool(tool, arguments)
     assert result.is_error, (tool, result)
     assert result.structured_content["code"] == code, result
@@ -42,13 +42,13 @@ async def refused(client, code, tool, /, **arguments):
 
 
 async def fails(code, request):
-    """An error of the protocol, with a stable code."""
+    """Expects an error of the protocol with a stable code."""
     try:
         await request
     except MCPError as error:
         assert error.error.data["code"] == code, error.error
     else:
-        raise AssertionError(f"{code} was not told")
+        raise AssertionError(f"no error {code}")
 
 
 async def resource(client, uri):
@@ -69,7 +69,7 @@ async def sit(client):
     for tool in tools.values():
         assert tool.description and tool.input_schema and tool.output_schema, tool
 
-    # Nothing was refused yet.
+    # No rejection yet.
     await refused(client, "no_rejection", "explain_rejection")
     view = await done(client, "read_view", wait=30)
     assert view["asked"] and view["lease"] == "1:1" and "base" not in view, view
@@ -77,7 +77,7 @@ async def sit(client):
     assert "/steps" in view["view"] and "never-to-be-seen" not in json.dumps(view), view
     left_out = next(note for note in range(6) if f"the end of note {note}" not in view["view"])
     place, end = f"/notes/{left_out}", f"the end of note {left_out}"
-    # Asking again goes on with the same lease.
+    # A second call renews the same lease.
     again = await done(client, "read_view", seconds=600)
     assert again["lease"] == "1:1" and again["expires"] > view["expires"], again
 
@@ -95,7 +95,7 @@ async def sit(client):
     assert (await done(client, "explain_rejection", code="stale_read"))["rejection"] is None
     await refused(client, "unknown_code", "explain_rejection", code="no_such_code")
 
-    # What is asked for wrongly is said, and changes nothing.
+    # Malformed calls are rejected and change nothing.
     await refused(client, "bad_body", "propose_patch", patch=step(1))
     await refused(client, "bad_body", "propose_patch", patch=step(1), lease="1:2", base=0)
     await refused(client, "bad_body", "propose_patch", lease="1:2", pathc=[])
@@ -115,7 +115,7 @@ async def sit(client):
     assert committed["outcome"] == "committed" and committed["version"] == 1, committed
     await refused(client, "token_conflict", "propose_patch", patch=step(3), lease="1:2")
 
-    # Nobody asks any more; it may propose all the same, from what it has seen.
+    # Without an open call, it may still propose on the basis of its view.
     view = await done(client, "read_view")
     assert not view["asked"] and view["base"] == 1 and "lease" not in view, view
     assert end in (await done(client, "expand", paths=[place]))["view"]

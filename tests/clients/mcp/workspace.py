@@ -1,8 +1,8 @@
 """An agent at a directory that others edit at the same time: workspace.py NAME OTHER RENDEZVOUS SECONDS COMMAND...
 
-The command is a server over stdio. In each file `TOTAL = n` is to be counted up, and a line of its own to be inserted behind
-the first. An edit that is refused is tried again from what the refusal shows, without viewing anything, unless it is said that
-nothing is known any more of what was read. Prints what was done.
+The command is a server over stdio. The agent increments `TOTAL = n` in each file, and inserts a line of its own after the
+first. It repeats a rejected edit on the basis of the rejection, without another view, unless its reads were lost
+(`reads_lost`). Prints the results.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Agent:
         return shown.content[0].text
 
     async def insists(self, what, file, text, make):
-        """Tries until it is done; each further try is made of what the refusal before it showed."""
+        """Repeats an edit until it is accepted; each repetition is made from the rejection before it."""
         for _ in range(TRIES):
             tool, arguments = make(text)
             self.under_way = (what, file)
@@ -49,7 +49,7 @@ class Agent:
             if code == "reads_lost":
                 text = await self.view(file)
             elif code != "reserved":
-                # What is different now, as the refusal shows it; what it does not show is as it was.
+                # Takes the changes from the rejection; the rest of the file is unchanged.
                 target = told.structured_content["target"]
                 text += target.get("diff", "") + target.get("content", "")
             self.refused += 1
@@ -59,11 +59,11 @@ class Agent:
     async def round(self, number):
         file = self.random.choice(FILES)
         text = await self.view(file)
-        # Others come in between.
+        # Lets others edit in between.
         await asyncio.sleep(self.random.uniform(0, 0.05))
 
         def count(text):
-            # Behind a line's number, or in a difference; the last one is the newest.
+            # Finds it after a line number, or in a difference; the last one is the newest.
             now = int(re.findall(r"^(?: *\d+\t|[+ ])TOTAL = (\d+)", text, re.MULTILINE)[-1])
             return "str_replace", {"old_str": f"TOTAL = {now}\n", "new_str": f"TOTAL = {now + 1}\n"}
 
@@ -114,7 +114,7 @@ async def main():
     except AssertionError:
         raise
     except BaseException as error:
-        # Its server was killed: that is for the test to know.
+        # Reports a killed server to the test.
         if agent is None or assertion(error):
             raise
         is_lost = True

@@ -1,9 +1,9 @@
-"""Runs schemathesis against a daemon, with the description that the daemon gives of itself.
+"""Runs schemathesis against a daemon, with the OpenAPI document of that daemon.
 
     python openapi.py URL TOKEN [--examples N] [--seed S]
 
-TOKEN is that of an administrator. The daemon must demand tokens, so that it shows which routes do without. Seed and number
-of examples for each route are fixed unless they are given, and printed.
+TOKEN is an administrator's. The daemon must require tokens, so that routes without them are found. Seed and number of
+examples per route have defaults and are printed.
 """
 
 import argparse
@@ -50,9 +50,9 @@ def main():
     parser.add_argument("--seed", default="1")
     given = parser.parse_args()
     print(f"seed {given.seed}, {given.examples} examples for each route")
-    # One to be looked at and asked, and one that may be ended.
+    # The first is read and changed, the second may be ended.
     board, other = (post(given.url, given.token, "/v1/boards", {"source": BLUEPRINT})["board"] for _ in range(2))
-    # Its own token must not be revoked.
+    # A token to revoke, in place of the client's own.
     victim = post(given.url, given.token, "/v1/tokens", {"scope": "read"})["id"]
     config = f"""
 # The kernel's verdict on a patch, a blueprint or a pointer is 404, 409 or 422. Any other 4xx is a fault of the description.
@@ -88,7 +88,7 @@ parameters = {{ "path.id" = {victim} }}
         "all",
         "--phases",
         "examples,coverage,fuzzing",
-        # Streams have no end.
+        # Leaves out streams, which do not end.
         "--exclude-path-regex",
         "/(events|agui)$",
         "--max-examples",

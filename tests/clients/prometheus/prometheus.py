@@ -1,7 +1,7 @@
 """Prometheus' own parser against a daemon that runs: prometheus.py URL BOARD
 
-Reads URL/metrics, has a step committed on BOARD (of the blueprint "steps"), and reads again. Exits with something else than 0
-if anything is malformed or missing, or if a counter does not move, or goes back. PATCHBOARD_TOKEN is sent if it is set.
+Reads URL/metrics, commits a step on BOARD (of the blueprint "steps"), and reads again. Exits with an error if a series is
+malformed or missing, or if a counter does not grow. Sends PATCHBOARD_TOKEN if it is set.
 """
 
 import json
@@ -56,7 +56,7 @@ def main(url, board):
 
 
 def read(url):
-    """All series by name and labels, after they were checked."""
+    """Returns all series by name and labels, after checking them."""
     answer = urllib.request.urlopen(request(f"{url}/metrics"), timeout=10)
     kind = answer.headers["content-type"]
     demand(kind.startswith("text/plain; version=0.0.4"), f"the media type is {kind}")
@@ -79,7 +79,7 @@ def read(url):
 
 
 def check_histogram(family):
-    """Buckets do not fall, and the last is the count."""
+    """Checks that buckets never fall, and that the last equals the count."""
     buckets, counts = {}, {}
     for sample in family.samples:
         rest = tuple(sorted((k, v) for k, v in sample.labels.items() if k != "le"))

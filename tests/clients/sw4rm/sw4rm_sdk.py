@@ -1,4 +1,4 @@
-"""Prints what sw4rm-sdk makes of random votes and workflows, one JSON object a line.
+"""Prints results of sw4rm-sdk for random votes and workflows, one JSON object per line.
 
     python sw4rm_sdk.py CASES SEED
 
@@ -71,7 +71,7 @@ def workflow(chance):
     count = chance.randint(1, 14)
     ids = [f"n{number}" for number in range(count)]
     chance.shuffle(ids)
-    # Among those before it; sometimes among all, which may make a cycle.
+    # Depends on earlier nodes; sometimes on any, which may make a cycle.
     reach = chance.random() < 0.7
     needs = {
         node: sorted({other for other in (ids[:at] if reach else ids) if other != node and chance.random() < 2 / count})

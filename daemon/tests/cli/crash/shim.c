@@ -1,9 +1,9 @@
-/* Counts what a process does to the files below CRASH_DIR: files and directories it makes, writes, syncs, cuts, names it
- * changes and takes away. At the CRASH_AT-th of these operations it does what CRASH_HOW says: `kill` dies before it, `torn`
- * does half of a write and dies; from then on `short` does half of every write and says so, `full` and `readonly` refuse
- * every write and every new file, `filling` does the same after half of the first write, `unsynced` refuses every sync. `unread` refuses every read
- * from the CRASH_AT-th read on, counted apart. What was done is written to CRASH_TRACE, with what was said on standard error between.
- * Loaded with LD_PRELOAD; the process is otherwise the one that ships. */
+/* Counts operations of a process on files below CRASH_DIR: creations, writes, syncs, truncations, renames and removals. At
+ * operation number CRASH_AT it acts by CRASH_HOW: `kill` exits before the operation; `torn` does half of a write and exits;
+ * `short` does half of this and every later write, and returns that length; `full` and `readonly` fail this and every later
+ * write and creation; `filling` does so after half of the first write; `unsynced` fails every sync. `unread` fails every
+ * read from number CRASH_AT on, counted apart. The operations are written to CRASH_TRACE, with standard error between them.
+ * Loaded with LD_PRELOAD into the shipped binary. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
