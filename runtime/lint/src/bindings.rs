@@ -150,16 +150,15 @@ impl Linter<'_> {
             self.report("bad_pattern", &pointer, message, "Give the second another name.");
         }
         if !rule.bind.is_empty() && !rule.trigger.is_signal() {
+            let message = "only what a signal carries is bound with `bind`";
             let help = "Name tokens in the trigger's path, like /notes/{note}, or remove it.";
-            self.report("bad_rule", &format!("{at}/bind"), "only what a signal carries is bound with `bind`", help);
-            self.point_at_key();
+            self.report_at_key("bad_rule", &format!("{at}/bind"), message, help);
         }
         for (name, from) in &rule.bind {
             let pointer = child(&format!("{at}/bind"), name);
             if !is_name(name) {
                 let help = "Write at most 64 letters, digits and `_`, no digit first.";
-                self.report("bad_value", &pointer, format!("`{name}` is no name"), help);
-                self.point_at_key();
+                self.report_at_key("bad_value", &pointer, format!("`{name}` is no name"), help);
             }
             if PointerBuf::parse(from.as_str()).is_err() {
                 let help = "Write a JSON Pointer into what the signal carries, like /id; empty for the value itself.";

@@ -62,14 +62,25 @@ impl Linter<'_> {
             let pointer = child(holder, key);
             if key.starts_with('$') {
                 let message = format!("`{key}` begins with `$`, which is kept for the system");
-                self.report("reserved_name", &pointer, message, "Choose a name without `$`.");
-                self.point_at_key();
+                self.report_at_key("reserved_name", &pointer, message, "Choose a name without `$`.");
             } else if key == "request" && holder == "/state/initial" {
                 let message = "`request` is what the user supplies, not part of the initial state";
-                self.report("reserved_name", &pointer, message, "Describe it under `request:` and leave it out here.");
-                self.point_at_key();
+                let help = "Describe it under `request:` and leave it out here.";
+                self.report_at_key("reserved_name", &pointer, message, help);
             }
         }
+    }
+
+    /// Adds a finding about the key at a pointer.
+    pub(super) fn report_at_key(
+        &self,
+        code: &'static str,
+        pointer: &str,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.report(code, pointer, message, help);
+        self.point_at_key();
     }
 
     /// Moves the last finding from the value to its key.

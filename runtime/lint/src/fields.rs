@@ -146,8 +146,7 @@ impl Linter<'_> {
                     ),
                 };
                 let message = format!("`{place}` is never initialised and {may}");
-                self.report("never_written", &format!("/state/schema{schema}"), message, help);
-                self.point_at_key();
+                self.report_at_key("never_written", &format!("/state/schema{schema}"), message, help);
                 missing.push(pattern);
             }
         }

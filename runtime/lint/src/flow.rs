@@ -245,8 +245,7 @@ impl<'a> Linter<'a> {
         for name in blueprint.workers.keys().filter(|name| !woken.contains(name)) {
             let pointer = child("/workers", name.as_str());
             let help = format!("Add a rule with `run: {name}`, or remove the worker.");
-            self.report("idle_worker", &pointer, format!("no rule ever triggers `{name}`"), help);
-            self.point_at_key();
+            self.report_at_key("idle_worker", &pointer, format!("no rule ever triggers `{name}`"), help);
         }
     }
 }

@@ -90,8 +90,7 @@ impl Linter<'_> {
             self.void_keywords(&pointer, members);
             if let Some((keyword, message)) = impossible(schema) {
                 let help = "Fix it: no value can be written there.";
-                self.report("impossible_schema", &child(&pointer, keyword), message, help);
-                self.point_at_key();
+                self.report_at_key("impossible_schema", &child(&pointer, keyword), message, help);
             }
         }
     }
@@ -104,8 +103,7 @@ impl Linter<'_> {
             Some(meant) => format!("Did you mean `{meant}`?"),
             None => "Remove it, or begin it with `x-` if another program reads it.".to_owned(),
         };
-        self.report("unknown_keyword", pointer, format!("JSON Schema has no keyword `{keyword}`"), help);
-        self.point_at_key();
+        self.report_at_key("unknown_keyword", pointer, format!("JSON Schema has no keyword `{keyword}`"), help);
     }
 
     /// Warns of keywords that do not apply to the only type that a schema allows.
@@ -116,8 +114,7 @@ impl Linter<'_> {
         for (keyword, types) in keywords.filter(|(keyword, _)| schema.contains_key(*keyword)) {
             let message = format!("`{keyword}` says nothing of type {of}, so nothing of it is checked");
             let help = format!("It is a keyword of type {}.", types.join(" or "));
-            self.report("void_keyword", &child(pointer, keyword), message, help);
-            self.point_at_key();
+            self.report_at_key("void_keyword", &child(pointer, keyword), message, help);
         }
     }
 

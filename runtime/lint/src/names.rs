@@ -22,13 +22,11 @@ impl Linter<'_> {
         }
         if self.blueprint.departments.is_some() {
             let help = "Read the blueprint from a file: departments are folders below its directory.";
-            self.report("unresolved_fragment", "/departments", "the departments were not included", help);
-            self.point_at_key();
+            self.report_at_key("unresolved_fragment", "/departments", "the departments were not included", help);
         }
         if self.blueprint.workflow.is_some() {
             let help = "Resolve the blueprint before it is checked: a workflow becomes rules where it is read.";
-            self.report("unresolved_fragment", "/workflow", "the workflow was not included", help);
-            self.point_at_key();
+            self.report_at_key("unresolved_fragment", "/workflow", "the workflow was not included", help);
         }
         self.workers();
         self.groups();
@@ -94,8 +92,7 @@ impl Linter<'_> {
                      to `models`.",
                     known.join(", ")
                 );
-                self.report("default_model", &at, message, help);
-                self.point_at_key();
+                self.report_at_key("default_model", &at, message, help);
             }
             self.programs(name, &at);
             self.replies(worker, &at);
@@ -198,8 +195,7 @@ impl Linter<'_> {
             let name = definition_name(group);
             let message = format!("`{name}` is defined by the members of the group `{group}`");
             let help = "Remove it: what refers to it finds the names of the group's workers, and their descriptions.";
-            self.report("reserved_name", &child("/state/schema/$defs", &name), message, help);
-            self.point_at_key();
+            self.report_at_key("reserved_name", &child("/state/schema/$defs", &name), message, help);
         }
         self.indistinct();
     }

@@ -23,24 +23,21 @@ impl Linter<'_> {
             let at = child("/boards", name);
             if nesting_depth(inner) >= BOARD_DEPTH_MAX {
                 let message = format!("boards are nested more than {BOARD_DEPTH_MAX} deep");
-                self.report("bad_board", &at, message, "Let fewer boards make boards of their own.");
-                self.point_at_key();
+                self.report_at_key("bad_board", &at, message, "Let fewer boards make boards of their own.");
             }
             if inner.workspace.is_some() {
                 let help = "Let the outer board's workers do what has to do with files.";
-                self.report("bad_board", &format!("{at}/workspace"), "a board inside a board has no files", help);
-                self.point_at_key();
+                let message = "a board inside a board has no files";
+                self.report_at_key("bad_board", &format!("{at}/workspace"), message, help);
             }
             if inner.done.is_none() {
                 let message = format!("`{name}` is never done, so nothing can come out of it");
-                self.report("bad_board", &at, message, "Add `done: {when: …}`.");
-                self.point_at_key();
+                self.report_at_key("bad_board", &at, message, "Add `done: {when: …}`.");
             }
             if !blueprint.workers.values().any(|worker| worker.board.as_ref().is_some_and(|used| used.of == *name)) {
                 let message = format!("no worker is the board `{name}`");
                 let help = format!("Add a worker with `agent: board` and `board: {{of: {name}, …}}`, or remove it.");
-                self.report("unused_board", &at, message, help);
-                self.point_at_key();
+                self.report_at_key("unused_board", &at, message, help);
             }
         }
         for (name, worker) in &blueprint.workers {
@@ -49,13 +46,12 @@ impl Linter<'_> {
                 (AgentKind::Board, Some(inner)) => self.mappings(name, inner, &format!("{at}/board")),
                 (AgentKind::Board, None) => {
                     let help = "Write `board: {of: NAME, input: {…}, output: {…}}`, with NAME among `boards`.";
-                    self.report("bad_board", &at, format!("`{name}` does not say which board it is"), help);
-                    self.point_at_key();
+                    self.report_at_key("bad_board", &at, format!("`{name}` does not say which board it is"), help);
                 }
                 (agent, Some(_)) => {
                     let message = format!("`{agent}` agents are no boards");
-                    self.report("bad_board", &format!("{at}/board"), message, "Remove it, or make the agent board.");
-                    self.point_at_key();
+                    let help = "Remove it, or make the agent board.";
+                    self.report_at_key("bad_board", &format!("{at}/board"), message, help);
                 }
                 (_, None) => {}
             }
@@ -120,8 +116,7 @@ impl Linter<'_> {
                 let known: Vec<&str> = known.collect();
                 let help = suggest(member, known.iter().copied(), "Declare it in its `request`.");
                 let message = format!("the request of `{}` has no `{member}`", inner.of);
-                self.report("undeclared_key", &pointer, message, help);
-                self.point_at_key();
+                self.report_at_key("undeclared_key", &pointer, message, help);
             }
             let (Ok(pattern), Ok(place)) = (self.paths.parse(from), PointerBuf::parse(from.as_str())) else {
                 let help = "Write a JSON Pointer like /turn/text.";

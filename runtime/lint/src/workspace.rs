@@ -16,13 +16,11 @@ impl Linter<'_> {
             if blueprint.workspace.is_none() {
                 let help = "Add `workspace: {dir: NAME}`, where NAME is a directory of the operator's configuration.";
                 let message = format!("`{name}` has `files`, and the blueprint has no `workspace`");
-                self.report("bad_files", &at, message, help);
-                self.point_at_key();
+                self.report_at_key("bad_files", &at, message, help);
             }
             if matches!(worker.agent, AgentKind::Human | AgentKind::Board | AgentKind::Command) {
                 let message = format!("`{}` agents do nothing with files", worker.agent);
-                self.report("bad_files", &at, message, "Remove it, or make the agent llm, remote or script.");
-                self.point_at_key();
+                self.report_at_key("bad_files", &at, message, "Remove it, or make the agent llm, remote or script.");
             }
             if worker.agent == AgentKind::Remote {
                 self.remote_files(&at, name.as_str(), files);
@@ -37,8 +35,7 @@ impl Linter<'_> {
                 let message = format!(
                     "comments that begin with `{name}:` are written by anybody, and would all be this worker's"
                 );
-                self.report("reserved_name", &child("/workers", name.as_str()), message, "Choose another name.");
-                self.point_at_key();
+                self.report_at_key("reserved_name", &child("/workers", name.as_str()), message, "Choose another name.");
             }
         }
         let Some(workspace) = &blueprint.workspace else { return };
@@ -52,8 +49,8 @@ impl Linter<'_> {
     fn remote_files(&self, at: &str, name: &str, files: &FileAccess) {
         if !files.run.is_empty() {
             let message = "`remote` agents run no programs here, and have no `diff`, `commit` and `merge`";
-            self.report("bad_files", &format!("{at}/run"), message, "Remove it, or make the agent llm or script.");
-            self.point_at_key();
+            let help = "Remove it, or make the agent llm or script.";
+            self.report_at_key("bad_files", &format!("{at}/run"), message, help);
         }
         let has_trees = |workspace: &WorkspaceSpec| workspace.isolation == Isolation::Worktree;
         if !files.edit.is_empty() && self.blueprint.workspace.as_ref().is_some_and(has_trees) {
@@ -61,8 +58,7 @@ impl Linter<'_> {
                 "`{name}` has no working tree: as a `remote` agent it edits the directory itself, and nothing is checked"
             );
             let help = "Make the agent llm or script, or choose another `isolation` for agents from outside.";
-            self.report("no_worktree", &format!("{at}/edit"), message, help);
-            self.point_at_key();
+            self.report_at_key("no_worktree", &format!("{at}/edit"), message, help);
         }
     }
 
@@ -71,13 +67,11 @@ impl Linter<'_> {
         let blueprint = self.blueprint;
         if blueprint.state.initial.get(FILES).is_some() {
             let message = format!("`{FILES}` is kept for what is known of the files of the workspace");
-            self.report("reserved_name", &format!("/state/initial/{FILES}"), message, "Leave it out here.");
-            self.point_at_key();
+            self.report_at_key("reserved_name", &format!("/state/initial/{FILES}"), message, "Leave it out here.");
         }
         if blueprint.workers.contains_key(EXTERNAL) {
             let message = format!("`{EXTERNAL}` is the author of changes from outside");
-            self.report("reserved_name", &format!("/workers/{EXTERNAL}"), message, "Choose another name.");
-            self.point_at_key();
+            self.report_at_key("reserved_name", &format!("/workers/{EXTERNAL}"), message, "Choose another name.");
         }
         let place = Pattern::parse(&format!("/{FILES}"));
         let allowed = self.schema.as_ref().and_then(|schema| Some(schema.locate(place.as_ref().ok()?)));
