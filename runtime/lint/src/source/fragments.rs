@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{File, Source, child};
+use super::{File, Place, Source, child};
 use crate::diagnostic::Diagnostic;
 use crate::extension::Extension;
 
@@ -338,14 +338,8 @@ impl Moves<'_> {
 
     /// Copies the positions of a value that moved from `from` to `to`.
     fn place(&self, into: &mut Source, from: &str, to: &str) {
-        let places = self.fragment.places.range(from.to_owned()..);
-        for (pointer, place) in places.take_while(|(pointer, _)| pointer.starts_with(from)) {
-            let rest = &pointer[from.len()..];
-            if rest.is_empty() || rest.starts_with('/') {
-                let mut place = *place;
-                place.file = self.file;
-                into.places.insert(format!("{to}{rest}"), place);
-            }
+        for (rest, place) in self.fragment.places_of(from) {
+            into.places.insert(format!("{to}{rest}"), Place { file: self.file, ..place });
         }
     }
 }

@@ -130,28 +130,31 @@ impl Source {
     /// Returns the members of an object in the document as separate sources, each with its JSON Pointer. They keep
     /// their positions.
     pub(crate) fn within(&self, pointer: &str) -> Vec<(String, Self)> {
-        let members = self.value.pointer(pointer).and_then(Value::as_object);
-        let source = |(name, value): (&String, &Value)| {
-            let at = child(pointer, name);
-            let places = self.places.range(at.clone()..).take_while(|(place, _)| place.starts_with(&at));
-            let places = places.filter_map(|(place, known)| {
-                let rest = place.strip_prefix(&at).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
-                Some((rest.to_owned(), *known))
-            });
-            let places = places.collect();
-            (at, Self { files: self.files.clone(), value: value.clone(), places })
-        };
-        members.into_iter().flatten().map(source).collect()
+        let members = self.value.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+        let places = members.map(|(name, _)| child(pointer, name));
+        places.filter_map(|at| self.part(&at).map(|part| (at, part))).collect()
     }
 
     /// Returns a part of the document as a separate source with its positions; `None` if it is missing.
     pub fn part(&self, pointer: &str) -> Option<Self> {
         let value = self.value.pointer(pointer)?.clone();
-        let below =
-            |place: &String| place.strip_prefix(pointer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        let places = self.places.iter().filter(|(place, _)| below(place));
-        let places = places.map(|(place, known)| (place[pointer.len()..].to_owned(), *known)).collect();
+        let places = self.places_of(pointer).map(|(rest, place)| (rest.to_owned(), place)).collect();
         Some(Self { files: self.files.clone(), value, places })
+    }
+
+    /// Returns the positions of a value and its parts, by their pointers from it.
+    fn places_of<'s>(&'s self, pointer: &'s str) -> impl Iterator<Item = (&'s str, Place)> {
+        let places = self.places.range(pointer.to_owned()..).map_while(move |(place, known)| {
+            let rest = place.strip_prefix(pointer)?;
+            Some((rest, *known))
+        });
+        places.filter(|(rest, _)| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Removes the positions of a value and its parts.
+    fn forget_places(&mut self, pointer: &str) {
+        let below = format!("{pointer}/");
+        self.places.retain(|place, _| place != pointer && !place.starts_with(&below));
     }
 
     /// Replaces a value by a source. The first `shared` of its files are those of this one.
@@ -160,8 +163,7 @@ impl Source {
         *value = source.value;
         let first = self.files.len();
         self.files.extend(source.files.into_iter().skip(shared));
-        let below = format!("{at}/");
-        self.places.retain(|place, _| place != at && !place.starts_with(&below));
+        self.forget_places(at);
         for (pointer, mut place) in source.places {
             if place.file >= shared {
                 place.file += first - shared;
@@ -190,9 +192,7 @@ impl Source {
     /// has no such member.
     pub fn take_member(&mut self, name: &str) -> Option<Value> {
         let taken = self.value.as_object_mut()?.remove(name)?;
-        let pointer = child("", name);
-        let below = format!("{pointer}/");
-        self.places.retain(|place, _| *place != pointer && !place.starts_with(&below));
+        self.forget_places(&child("", name));
         Some(taken)
     }
 
