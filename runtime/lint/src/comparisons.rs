@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::conditions::{last_name, offset};
-use super::schema_keywords::is_closed;
+use super::conditions::{last_name, offset, signal_of};
+use super::schema_keywords::{is_closed, number};
 use super::{Expression, Linter, suggest};
-use patchboard_kernel::blueprint::{EventOp, Rule, Trigger};
+use patchboard_kernel::blueprint::{EventOp, Trigger};
 use patchboard_kernel::expr::{CompareOp, Comparison, DecidedComparisons, EXACT_MAX, Lookup, LookupStep, Operand};
 use patchboard_kernel::expressions::{BOUND, ExpressionOwner, place, pushed};
 use patchboard_kernel::id::WorkerName;
@@ -38,10 +38,8 @@ impl Linter<'_> {
             found.extend(first.map(|((message, help), name)| ("never_equal", message, help, Some(name))));
         }
         for look in expression.expr.truths() {
-            let finding = self.no_truth(&look, owner).map(|(message, help)| ("never_true", message, help));
-            found.extend(
-                finding.map(|(code, message, help)| (code, message, help, last_name(&look).map(str::to_owned))),
-            );
+            let name = || last_name(&look).map(str::to_owned);
+            found.extend(self.no_truth(&look, owner).map(|(message, help)| ("never_true", message, help, name())));
         }
         for member in expression.expr.members_of_numbers() {
             let message = format!("`{member}`: a number has no members");
@@ -284,7 +282,7 @@ struct Bounds {
 impl Bounds {
     /// Returns the bounds of the numbers that a schema allows.
     fn of_number(said: &Value) -> Option<Self> {
-        let bound = |keyword: &str| said.get(keyword).and_then(Value::as_f64);
+        let bound = |keyword: &str| number(said, keyword);
         let values = match (said.get("const"), said.get("enum").and_then(Value::as_array)) {
             (Some(value), _) => vec![value.as_f64()?],
             (None, Some(values)) => values.iter().filter_map(Value::as_f64).collect(),
@@ -303,7 +301,7 @@ impl Bounds {
 
     /// Returns the bounds of the size that a schema allows; `None` if it allows several types.
     fn of_size(said: &Value) -> Option<Self> {
-        let count = |keyword: &str| said.get(keyword).and_then(Value::as_f64);
+        let count = |keyword: &str| number(said, keyword);
         let members = |keyword: &str| {
             let members = said.get(keyword)?;
             let count = members.as_array().map(Vec::len).or_else(|| Some(members.as_object()?.len()))?;
@@ -390,14 +388,6 @@ fn never_op(comparison: &Comparison, owner: ExpressionOwner<'_>) -> Option<Advic
     };
     let help = suggest(op, known.iter().copied(), "");
     (!known.contains(&op)).then(|| (format!("`event.op` is never \"{op}\" here{}", outcome(comparison.test)), help))
-}
-
-pub(super) fn signal_of(rule: &Rule) -> Option<&str> {
-    match &rule.trigger {
-        Trigger::Signal(signal) => Some(signal),
-        Trigger::Manual => Some(rule.name.as_str()),
-        _ => None,
-    }
 }
 
 /// Returns true if a schema allows a value of this type.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::cached_schema::CachedSchema;
 use super::invariants::adds;
 use super::{Expression, Linter, suggest};
-use patchboard_kernel::blueprint::{EventOp, GrantOp, Trigger};
+use patchboard_kernel::blueprint::{EventOp, GrantOp, Rule, Trigger};
 use patchboard_kernel::expr::{Existence, Lookup, LookupStep, Variable, Variables};
 use patchboard_kernel::expressions::{BOUND, ExpressionOwner, place};
 use patchboard_kernel::pattern::Pattern;
@@ -95,12 +95,8 @@ impl Linter<'_> {
             known.insert(variable, Variable::from(Value::Null));
         }
         if let ExpressionOwner::Rule(rule) = owner {
-            let signal = match &rule.trigger {
-                Trigger::Manual => Some(rule.name.as_str()),
-                Trigger::Signal(name) => Some(name.as_str()),
-                _ => None,
-            };
-            known.extend(signal.map(|name| ("event", Variable::from(json!({"op": "signal", "name": name})))));
+            let event = |name: &str| ("event", Variable::from(json!({"op": "signal", "name": name})));
+            known.extend(signal_of(rule).map(event));
         }
         // A variable without a value is an error, and logic absorbs errors, so false now means always false. If all
         // variables are known, an error is permanent too.
@@ -117,12 +113,8 @@ impl Linter<'_> {
         if !never {
             return false;
         }
-        let nulls: Vec<&str> = known.iter().filter(|(_, value)| value.is_null()).map(|(name, _)| *name).collect();
-        let nulls: Vec<String> = nulls
-            .into_iter()
-            .filter(|variable| expression.expr.uses(variable))
-            .map(|name| format!("`{name}`"))
-            .collect();
+        let nulls = known.iter().filter(|(name, value)| value.is_null() && expression.expr.uses(name));
+        let nulls: Vec<String> = nulls.map(|(name, _)| format!("`{name}`")).collect();
         let why = if nulls.is_empty() { String::new() } else { format!(": {} is null here", nulls.join(" and ")) };
         match owner {
             ExpressionOwner::Rule(rule) => {
@@ -226,7 +218,7 @@ impl Linter<'_> {
             return Some((name.clone(), format!("`{}` is null here and has no `{name}`", look.variable), help));
         }
         match (look.variable, owner) {
-            ("value", ExpressionOwner::Rule(rule)) if matches!(rule.trigger, Trigger::Signal(_) | Trigger::Manual) => {
+            ("value", ExpressionOwner::Rule(rule)) if rule.trigger.is_signal() => {
                 self.never_carried_at(rule, look)
             }
             _ => self.never_at(&place(look, owner, self.paths)?),
@@ -274,6 +266,15 @@ fn is_null(owner: ExpressionOwner<'_>, variable: &str) -> bool {
         Trigger::Manual | Trigger::Signal(_) | Trigger::Every(_) | Trigger::Each(_) => variable == "patch",
         Trigger::Event { .. } => false,
         _ => matches!(variable, "event" | "value" | "patch"),
+    }
+}
+
+/// Returns the signal that a rule waits for.
+pub(super) fn signal_of(rule: &Rule) -> Option<&str> {
+    match &rule.trigger {
+        Trigger::Signal(signal) => Some(signal),
+        Trigger::Manual => Some(rule.name.as_str()),
+        _ => None,
     }
 }
 

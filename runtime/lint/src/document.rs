@@ -25,7 +25,7 @@ const VIOLATIONS_MAX: usize = 20;
 /// Maximum instances of an invariant checked on the initial state.
 const INSTANCES_MAX: usize = 1000;
 
-impl Linter<'_> {
+impl<'a> Linter<'a> {
     /// Compiles the schemas and validates the initial state.
     pub(super) fn document(&mut self) {
         let state = &self.blueprint.state;
@@ -143,26 +143,19 @@ impl Linter<'_> {
             for (index, read) in worker.reads.iter().enumerate() {
                 let Some(condition) = &read.condition else { continue };
                 let pointer = format!("{}/reads/{index}/where", child("/workers", name.as_str()));
-                if let Some(expr) = self.expression(&pointer, condition, ExpressionOwner::Read(read)) {
-                    self.expressions.push(Expression { pointer, owner: ExpressionOwner::Read(read), expr });
-                }
+                self.add_expression(pointer, condition, ExpressionOwner::Read(read));
             }
         }
         for (name, worker) in &blueprint.workers {
             for (index, write) in worker.writes.iter().enumerate() {
                 let Some(condition) = &write.condition else { continue };
                 let pointer = format!("{}/writes/{index}/where/expr", child("/workers", name.as_str()));
-                if let Some(expr) = self.expression(&pointer, &condition.expr, ExpressionOwner::Write(condition)) {
-                    self.expressions.push(Expression { pointer, owner: ExpressionOwner::Write(condition), expr });
-                }
+                self.add_expression(pointer, &condition.expr, ExpressionOwner::Write(condition));
             }
         }
         for (index, rule) in blueprint.rules.iter().enumerate() {
             if let Some(when) = &rule.when {
-                let pointer = format!("/rules/{index}/when");
-                if let Some(expr) = self.expression(&pointer, when, ExpressionOwner::Rule(rule)) {
-                    self.expressions.push(Expression { pointer, owner: ExpressionOwner::Rule(rule), expr });
-                }
+                self.add_expression(format!("/rules/{index}/when"), when, ExpressionOwner::Rule(rule));
             }
         }
         // Uses the allowance for one proposal; creation of a board checks the rest.
@@ -178,10 +171,14 @@ impl Linter<'_> {
             }
             self.expressions.push(Expression { pointer, owner: ExpressionOwner::Invariant(invariant), expr });
         }
-        if let Some(done) = &blueprint.done
-            && let Some(expr) = self.expression("/done/when", &done.when, ExpressionOwner::Done)
-        {
-            self.expressions.push(Expression { pointer: "/done/when".to_owned(), owner: ExpressionOwner::Done, expr });
+        if let Some(done) = &blueprint.done {
+            self.add_expression("/done/when".to_owned(), &done.when, ExpressionOwner::Done);
+        }
+    }
+
+    fn add_expression(&mut self, pointer: String, text: &str, owner: ExpressionOwner<'a>) {
+        if let Some(expr) = self.expression(&pointer, text, owner) {
+            self.expressions.push(Expression { pointer, owner, expr });
         }
     }
 

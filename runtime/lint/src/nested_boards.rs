@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
+use super::schema_keywords::{required, types_of};
 use super::undeclared::declares;
 use super::{Linter, suggest};
 use crate::source::{BOARD_DEPTH_MAX, child};
@@ -147,8 +148,7 @@ impl Linter<'_> {
                 self.report("bad_board", &pointer, message, "Add it to `reads`.");
             }
         }
-        let required = of.request.get("required").and_then(Value::as_array);
-        for member in required.into_iter().flatten().filter_map(Value::as_str) {
+        for member in required(&of.request) {
             if !inner.input.contains_key(member) {
                 let message = format!("the request of `{}` needs `{member}`", inner.of);
                 let help = format!("Add `{member}` to `input`, with the place it is taken from.");
@@ -175,11 +175,7 @@ impl Linter<'_> {
 
 /// Returns the types that a schema declares; `None` if it declares none.
 fn types(schema: &Value) -> Option<BTreeSet<&str>> {
-    match schema.get("type")? {
-        Value::String(kind) => Some(BTreeSet::from([kind.as_str()])),
-        Value::Array(kinds) => Some(kinds.iter().filter_map(Value::as_str).collect()),
-        _ => None,
-    }
+    types_of(schema).map(BTreeSet::from_iter)
 }
 
 fn nesting_depth(blueprint: &Blueprint) -> usize {

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::comparisons::{may_be, signal_of};
+use super::comparisons::may_be;
+use super::conditions::signal_of;
 use super::keywords::NAME_MIN;
 use super::paths::suggest_token;
 use super::undeclared::undeclared_in;
