@@ -52,4 +52,11 @@ impl Diagnostic {
         self.file = Some(name.to_owned());
         self
     }
+
+    /// Sets the file of the finding, unless it has one.
+    #[must_use]
+    pub fn or_in_file(mut self, file: Option<&String>) -> Self {
+        self.file = self.file.or_else(|| file.cloned());
+        self
+    }
 }

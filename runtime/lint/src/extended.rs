@@ -5,24 +5,13 @@
 use super::codes::{FindingCode, severity};
 use super::diagnostic::Diagnostic;
 use super::{Linter, Write};
-use patchboard_kernel::blueprint::{Worker, WriteGrant};
+use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::pattern::Pattern;
 
 /// Check of a blueprint without errors, for an extension.
 pub struct LintContext<'l, 'a> {
     pub(super) linter: &'l mut Linter<'a>,
     pub(super) codes: &'static [FindingCode],
-}
-
-/// Write grant of a worker with a valid path.
-#[derive(Clone, Copy)]
-pub struct LintedWrite<'l> {
-    /// JSON Pointer of the grant in the blueprint.
-    pub pointer: &'l str,
-    /// The grant.
-    pub grant: &'l WriteGrant,
-    /// Its path.
-    pub pattern: &'l Pattern,
 }
 
 impl LintContext<'_, '_> {
@@ -32,10 +21,9 @@ impl LintContext<'_, '_> {
     }
 
     /// Returns the write grants of a worker.
-    pub fn writes(&self, worker: &str) -> impl Iterator<Item = LintedWrite<'_>> {
+    pub fn writes(&self, worker: &str) -> impl Iterator<Item = &Write<'_>> {
         let grants = self.linter.worker_grants.iter().find(|(name, _)| name.as_str() == worker);
-        let writes = grants.into_iter().flat_map(|(_, grants)| &grants.writes);
-        writes.map(|Write { pointer, grant, pattern }| LintedWrite { pointer, grant, pattern })
+        grants.into_iter().flat_map(|(_, grants)| &grants.writes)
     }
 
     /// Parses a path of the blueprint; `None` if it is invalid.

@@ -36,14 +36,8 @@ impl Linter<'_> {
                 self.report("duplicate_key", &old_at, message, format!("Remove `{former}`."));
             } else if has_former && self.blueprint.blueprint >= 2 && self.source.is_own(&old_at) {
                 let message = format!("`{former}` has a new name in format 2");
-                let finding = Diagnostic::at(
-                    self.source,
-                    "renamed_field",
-                    &old_at,
-                    message,
-                    format!("Write `{written}` for `{former}: true`."),
-                );
-                self.push(Diagnostic { position: self.source.key_position(&old_at), ..finding });
+                let help = format!("Write `{written}` for `{former}: true`.");
+                self.push(Diagnostic::at(self.source, "renamed_field", &old_at, message, help).at_key(self.source));
             }
         }
     }

@@ -243,11 +243,14 @@ struct Read {
     has_condition: bool,
 }
 
-struct Write<'a> {
+/// Write grant of a worker with a valid path.
+pub struct Write<'a> {
     /// JSON Pointer of the grant in the blueprint.
-    pointer: String,
-    grant: &'a WriteGrant,
-    pattern: Pattern,
+    pub pointer: String,
+    /// The grant.
+    pub grant: &'a WriteGrant,
+    /// Its path.
+    pub pattern: Pattern,
 }
 
 impl<'a> Linter<'a> {

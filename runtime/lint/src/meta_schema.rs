@@ -147,9 +147,8 @@ impl MetaSchema {
             Kind::PropertyNames { error: inner } => {
                 let key = inner.instance().as_str().unwrap_or_default().to_owned();
                 let message = format!("{name} has the name `{key}`");
-                let mut finding = Diagnostic::at(source, "bad_value", &child(pointer, &key), message, NAMES);
-                finding.position = source.key_position(&finding.pointer);
-                findings.push(finding);
+                let finding = Diagnostic::at(source, "bad_value", &child(pointer, &key), message, NAMES);
+                findings.push(finding.at_key(source));
             }
             Kind::MinProperties { .. } | Kind::MinItems { .. } => {
                 find("bad_value", format!("{name} is empty"), format!("{} Write at least one.", self.describe(error)));
@@ -189,10 +188,8 @@ impl MetaSchema {
             Some(best) => format!("Did you mean `{best}`?"),
             None => format!("Known here: {}.", known.join(", ")),
         };
-        let mut finding =
-            Diagnostic::at(source, "unknown_field", &at, format!("{} has no `{key}`", self.display(pointer)), help);
-        finding.position = source.key_position(&at);
-        findings.push(finding);
+        let message = format!("{} has no `{key}`", self.display(pointer));
+        findings.push(Diagnostic::at(source, "unknown_field", &at, message, help).at_key(source));
     }
 
     /// Formats a place for a message.

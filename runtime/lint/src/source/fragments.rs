@@ -111,10 +111,7 @@ fn resolve_within(
         }
     }
     for (at, mut board) in source.within("/boards") {
-        let placed = |mut finding: Diagnostic| {
-            finding.file = finding.file.or_else(|| file.cloned());
-            vec![finding]
-        };
+        let placed = |finding: Diagnostic| vec![finding.or_in_file(file)];
         inside.enter(source, &at).map_err(placed)?;
         let Some(name) = board.value.as_str().map(str::to_owned) else {
             let shared = board.files.len();
@@ -128,8 +125,7 @@ fn resolve_within(
             let help = "Let fewer boards make boards of their own.";
             return Err(placed(Diagnostic::at(source, "bad_board", &at, message, help)));
         }
-        let mut finding = Diagnostic::at(source, "unresolved_fragment", &at, "", "");
-        finding.file = finding.file.or_else(|| file.cloned());
+        let finding = Diagnostic::at(source, "unresolved_fragment", &at, "", "").or_in_file(file);
         let used = Use { name, finding };
         let mut board = used.read(files, stack).map_err(one)?;
         let stack: Vec<String> = stack.iter().chain([&used.name]).cloned().collect();
@@ -257,9 +253,8 @@ struct Moves<'a> {
 
 impl Moves<'_> {
     fn bad(&self, pointer: &str, message: &str, help: &str) -> Diagnostic {
-        let mut finding = Diagnostic::at(self.fragment, "bad_fragment", pointer, message, help);
-        finding.position = self.fragment.key_position(pointer);
-        finding.in_file(self.fragment.name())
+        let finding = Diagnostic::at(self.fragment, "bad_fragment", pointer, message, help);
+        finding.at_key(self.fragment).in_file(self.fragment.name())
     }
 
     /// Adds the members of an object to the object at the same pointer.
@@ -331,9 +326,8 @@ impl Moves<'_> {
         let file = into.fragment(other).unwrap_or(into.name());
         let message = format!("`{name}` is there already ({file}{line})");
         let help = "Rename one of the two; a fragment overrides nothing.";
-        let mut finding = Diagnostic::at(self.fragment, "fragment_clash", from, message, help);
-        finding.position = self.fragment.key_position(from);
-        finding.in_file(self.fragment.name())
+        let finding = Diagnostic::at(self.fragment, "fragment_clash", from, message, help);
+        finding.at_key(self.fragment).in_file(self.fragment.name())
     }
 
     /// Copies the positions of a value that moved from `from` to `to`.

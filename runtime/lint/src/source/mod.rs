@@ -52,6 +52,12 @@ impl Diagnostic {
         let finding = Self::new(code, pointer, message, help);
         Self { position: source.position(pointer), file: source.fragment(pointer).map(str::to_owned), ..finding }
     }
+
+    /// Moves the finding from the value to its key.
+    #[must_use]
+    pub fn at_key(self, source: &Source) -> Self {
+        Self { position: source.key_position(&self.pointer), ..self }
+    }
 }
 
 /// A parsed blueprint file, with its fragments once they are resolved: its value and the source position of each part.

@@ -34,9 +34,7 @@ pub(crate) fn resolve(source: &mut Source, files: &mut dyn FileLoader, file: Opt
         return Ok(());
     };
     let here = |code, message: String, help: &str, source: &Source| {
-        let mut finding = Diagnostic::at(source, code, "/departments/from", message, help);
-        finding.file = finding.file.or_else(|| file.cloned());
-        finding
+        Diagnostic::at(source, code, "/departments/from", message, help).or_in_file(file)
     };
     let from = declared.from.trim_end_matches('/');
     let mut folders = files.folders(from).map_err(|reason| {
@@ -188,9 +186,7 @@ fn unmet_needs(manifest: &Manifest, declared: &Departments, read: &Source) -> Ve
         let known = declared.promises.keys().map(String::as_str);
         let help = suggest(need, known, "The blueprint promises nothing.");
         let help = format!("{help} A blueprint promises it by `departments: {{promises: {{{need}: PLACE}}}}`.");
-        let mut finding = Diagnostic::at(read, "unmet_need", &at, message, help);
-        finding.position = read.key_position(&at);
-        finding
+        Diagnostic::at(read, "unmet_need", &at, message, help).at_key(read)
     };
     unmet.map(finding).collect()
 }

@@ -31,7 +31,7 @@ pub(super) fn check(context: &mut LintContext<'_, '_>) {
                 let changes = write.grant.ops.iter().any(|op| *op != GrantOp::Add);
                 let reaches = write.pattern.overlaps(&parts) || (changes && write.pattern.overlaps(&whole));
                 if reaches && !is_guarded {
-                    found.push((write.pointer.to_owned(), name.to_owned(), piece.clone()));
+                    found.push((write.pointer.clone(), name.to_owned(), piece.clone()));
                 }
             }
         }

@@ -26,10 +26,6 @@ const HELP: &str = "docs/workflows.md says what a workflow has.";
 /// Replaces `workflow` by its expansion. `file` is the file of the source itself. Fails with all findings of the
 /// workflow.
 pub(crate) fn resolve(source: &mut Source, files: &mut dyn FileLoader, file: Option<&String>) -> Expanded {
-    let here = |mut finding: Diagnostic| {
-        finding.file = finding.file.or_else(|| file.cloned());
-        finding
-    };
     let Some(inline) = source.part("/workflow") else { return Ok(()) };
     let name = inline.value().as_str().map(str::to_owned);
     let read = match &name {
@@ -38,7 +34,7 @@ pub(crate) fn resolve(source: &mut Source, files: &mut dyn FileLoader, file: Opt
             let text = files.text(name).map_err(|reason| {
                 let message = format!("the workflow `{name}` cannot be read: {reason}");
                 let help = "It is named relative to the blueprint's own directory and stays below it.";
-                vec![here(Diagnostic::at(source, "fragment_unreadable", "/workflow", message, help))]
+                vec![Diagnostic::at(source, "fragment_unreadable", "/workflow", message, help).or_in_file(file)]
             })?;
             Source::read(name, &text).map_err(|finding| vec![finding.in_file(name)])?
         }
@@ -47,7 +43,7 @@ pub(crate) fn resolve(source: &mut Source, files: &mut dyn FileLoader, file: Opt
     included.map_err(|findings| {
         let placed = |finding: Diagnostic| match &name {
             Some(name) => finding.in_file(name),
-            None => here(finding.below("/workflow")),
+            None => finding.below("/workflow").or_in_file(file),
         };
         findings.into_iter().map(placed).collect::<Vec<_>>()
     })?;
@@ -111,11 +107,8 @@ fn check_node(read: &Source, id: &str, node: &Node, findings: &mut Vec<Diagnosti
     let at = child("/nodes", id);
     let mut find = |code: &'static str, member: &str, message: String, help: &str| {
         let pointer = if member.is_empty() { at.clone() } else { format!("{at}/{member}") };
-        let mut finding = Diagnostic::at(read, code, &pointer, message, help);
-        if member.is_empty() {
-            finding.position = read.key_position(&pointer);
-        }
-        findings.push(finding);
+        let finding = Diagnostic::at(read, code, &pointer, message, help);
+        findings.push(if member.is_empty() { finding.at_key(read) } else { finding });
     };
     if !is_node_name(id) {
         let found = Warning::NodeName { node: id };
