@@ -218,9 +218,7 @@ impl Linter<'_> {
             return Some((name.clone(), format!("`{}` is null here and has no `{name}`", look.variable), help));
         }
         match (look.variable, owner) {
-            ("value", ExpressionOwner::Rule(rule)) if rule.trigger.is_signal() => {
-                self.never_carried_at(rule, look)
-            }
+            ("value", ExpressionOwner::Rule(rule)) if rule.trigger.is_signal() => self.never_carried_at(rule, look),
             _ => self.never_at(&place(look, owner, self.paths)?),
         }
     }

@@ -81,11 +81,15 @@ impl MetaSchema {
             findings.push(Diagnostic::at(source, code, pointer, message, help));
         };
         let name = self.display(pointer);
-        if is_trigger(pointer) {
-            return find("bad_rule", format!("{name} is no known trigger: {}", short(found)), TRIGGERS.into());
-        }
-        if is_delay(pointer) {
-            return find("bad_rule", format!("{name} is no known delay: {}", short(found)), DELAYS.into());
+        let tokens: Vec<&str> = pointer.split('/').skip(1).collect();
+        match tokens.as_slice() {
+            ["rules", _, "trigger", ..] => {
+                return find("bad_rule", format!("{name} is no known trigger: {}", short(found)), TRIGGERS.into());
+            }
+            ["rules", _, "delay"] => {
+                return find("bad_rule", format!("{name} is no known delay: {}", short(found)), DELAYS.into());
+            }
+            _ => {}
         }
         if is_budget(pointer) && is_unlimited(found) {
             let message = format!("{name} is {}, which is no limit", short(found));
@@ -239,34 +243,24 @@ impl MetaSchema {
     }
 }
 
-fn is_delay(pointer: &str) -> bool {
-    let mut tokens = pointer.split('/').skip(1);
-    tokens.next() == Some("rules") && tokens.nth(1) == Some("delay") && tokens.next().is_none()
-}
-
-fn is_trigger(pointer: &str) -> bool {
-    let mut tokens = pointer.split('/').skip(1);
-    tokens.next() == Some("rules") && tokens.nth(1) == Some("trigger")
-}
-
 /// Returns true if a place holds a value that must be finite.
 fn is_budget(pointer: &str) -> bool {
     let tokens: Vec<&str> = pointer.split('/').skip(1).collect();
-    match tokens.as_slice() {
+    matches!(
+        tokens.as_slice(),
         ["concurrency"]
-        | ["limits", _]
-        | ["workers", _, "limits", _]
-        | ["rules", _, "limits", _]
-        | ["workers", _, "view", "budget"]
-        | ["workers", _, "patch", "max_ops" | "max_bytes"]
-        | ["workers", _, "writes", _, "approval", "expires"]
-        | ["workers", _, "clarify", "expires"]
-        | ["circuit", _, "limit" | "window" | "repeats"]
-        | ["workspace", "payload"]
-        | ["workers", _, "files", "iterations"]
-        | ["circuit", "cooldown"] => true,
-        [..] => false,
-    }
+            | ["limits", _]
+            | ["workers", _, "limits", _]
+            | ["rules", _, "limits", _]
+            | ["workers", _, "view", "budget"]
+            | ["workers", _, "patch", "max_ops" | "max_bytes"]
+            | ["workers", _, "writes", _, "approval", "expires"]
+            | ["workers", _, "clarify", "expires"]
+            | ["circuit", _, "limit" | "window" | "repeats"]
+            | ["workspace", "payload"]
+            | ["workers", _, "files", "iterations"]
+            | ["circuit", "cooldown"]
+    )
 }
 
 /// Returns true for a value that means "no limit".

@@ -5,6 +5,7 @@ use jsonptr::PointerBuf;
 use serde_json::Value;
 
 use super::cached_schema::CachedSchema;
+use super::schema_keywords::types_of;
 use super::undeclared::{Undeclared, declares, undeclared_in};
 use super::{Linter, Read, WorkerGrants, Write, closest_name, suggest};
 use crate::source::child;
@@ -330,12 +331,8 @@ impl<'a> Linter<'a> {
         let writes = writes.map(|write| (format!("{}/path", write.pointer), &write.pattern));
         for (pointer, pattern) in reads.chain(writes) {
             for (depth, token) in pattern.tokens().iter().enumerate() {
-                let is_index = match token {
-                    PatternToken::Literal(index) => is_index(index),
-                    PatternToken::Bound(_) => true,
-                    _ => false,
-                };
-                if !is_index {
+                let is_bound = matches!(token, PatternToken::Bound(_));
+                if !is_bound && !matches!(token, PatternToken::Literal(index) if is_index(index)) {
                     continue;
                 }
                 let text = pattern.to_string();
@@ -344,11 +341,7 @@ impl<'a> Linter<'a> {
                     continue;
                 }
                 let Ok(elements) = self.paths.parse(&format!("{array}/*")) else { continue };
-                let replaced = match token {
-                    PatternToken::Bound(_) => self.replaces(&array),
-                    _ => None,
-                };
-                let is_bound = matches!(token, PatternToken::Bound(_));
+                let replaced = if is_bound { self.replaces(&array) } else { None };
                 let moved = self.moves_elements(&elements).map(|mover| (mover, "move"));
                 if let Some((mover, how)) = moved.or(replaced.map(|mover| (mover, "replace"))) {
                     let message =
@@ -377,10 +370,7 @@ impl<'a> Linter<'a> {
 
     /// Returns a worker that may insert or remove elements, if any.
     fn moves_elements(&self, elements: &Pattern) -> Option<String> {
-        let moving = |op: &GrantOp| match op {
-            GrantOp::Insert | GrantOp::Remove | GrantOp::Move | GrantOp::Copy => true,
-            GrantOp::Add | GrantOp::Replace => false,
-        };
+        let moving = |op: &GrantOp| !matches!(op, GrantOp::Add | GrantOp::Replace);
         // An append moves no element, and a path that ends in a member name denotes none.
         let may_be_element = |pattern: &Pattern| match pattern.tokens().last() {
             Some(PatternToken::Append) => false,
@@ -405,10 +395,7 @@ impl<'a> Linter<'a> {
         let Some(schema) = &self.schema else { return false };
         let Location::Legal(fragments) = schema.locate(&pattern) else { return false };
         fragments.iter().filter_map(|fragment| schema.document().pointer(fragment)).any(|fragment| {
-            let of_type = |kind: &Value| kind == "array";
-            let by_type = fragment
-                .get("type")
-                .is_some_and(|kinds| of_type(kinds) || kinds.as_array().is_some_and(|kinds| kinds.iter().any(of_type)));
+            let by_type = types_of(fragment).is_some_and(|types| types.contains(&"array"));
             by_type || fragment.get("items").is_some() || fragment.get("prefixItems").is_some()
         })
     }

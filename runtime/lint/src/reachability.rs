@@ -18,23 +18,21 @@ impl Linter<'_> {
         let rules = &self.blueprint.rules;
         let mut dead: BTreeMap<usize, String> = BTreeMap::new();
         for (number, rule) in rules.iter().enumerate() {
-            if let Trigger::Event { op, path } = &rule.trigger {
-                let appends = |place: Pattern| place.tokens().last() == Some(&PatternToken::Append);
-                if self.paths.parse(path).is_ok_and(appends) {
-                    let elements = path.trim_end_matches('-');
-                    dead.insert(number, format!("what is appended has an index: write `{elements}*`"));
-                    continue;
-                }
-                let caused = causes.values().any(|caused| caused.contains_key(&number));
-                // The kernel's data about files changes with every edit.
-                let is_pattern = self.paths.parse(path).is_ok_and(|place| !self.is_of_files(&place));
-                if is_pattern && !caused {
-                    let what = op.map_or("any event".to_owned(), |op| format!("the event `{op}`"));
-                    dead.insert(number, format!("no worker's grants can cause {what} at `{path}`"));
-                }
-                if *op == Some(EventOp::Add) && self.paths.parse(path).is_ok_and(|place| self.is_always_there(&place)) {
-                    dead.insert(number, format!("`{path}` is there at the beginning, so that it is only replaced"));
-                }
+            let Trigger::Event { op, path } = &rule.trigger else { continue };
+            let Ok(place) = self.paths.parse(path) else { continue };
+            if place.tokens().last() == Some(&PatternToken::Append) {
+                let elements = path.trim_end_matches('-');
+                dead.insert(number, format!("what is appended has an index: write `{elements}*`"));
+                continue;
+            }
+            let caused = causes.values().any(|caused| caused.contains_key(&number));
+            // The kernel's data about files changes with every edit.
+            if !caused && !self.is_of_files(&place) {
+                let what = op.map_or("any event".to_owned(), |op| format!("the event `{op}`"));
+                dead.insert(number, format!("no worker's grants can cause {what} at `{path}`"));
+            }
+            if *op == Some(EventOp::Add) && self.is_always_there(&place) {
+                dead.insert(number, format!("`{path}` is there at the beginning, so that it is only replaced"));
             }
         }
         for (number, rule) in rules.iter().enumerate() {
@@ -100,12 +98,12 @@ impl Linter<'_> {
         loop {
             let fires = |number: &usize| {
                 let caused =
-                    |worker: &&&WorkerName| causes.get(**worker).is_some_and(|caused| caused.contains_key(number));
+                    |worker: &&WorkerName| causes.get(*worker).is_some_and(|caused| caused.contains_key(number));
                 let is_of_board = matches!(&blueprint.rules[*number].trigger, Trigger::Event { path, .. }
                     if self.paths.parse(path).is_ok_and(|place| self.is_of_files(&place)));
                 !matches!(blueprint.rules[*number].trigger, Trigger::Event { .. })
                     || is_of_board
-                    || awake.iter().find(caused).is_some()
+                    || awake.iter().any(caused)
             };
             let (firing, still): (Vec<usize>, Vec<usize>) = waiting.iter().copied().partition(fires);
             if firing.is_empty() {
