@@ -12,6 +12,7 @@ use crate::id::{GroupName, RuleName, WorkerName};
 use crate::rejection::code_enum;
 
 /// A rule: trigger, condition, action.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
@@ -20,7 +21,6 @@ pub struct Rule {
     /// Event that activates the rule.
     pub trigger: Trigger,
     /// A CEL condition; absent: always.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
     /// Workers it triggers.
     pub run: Run,
@@ -35,7 +35,6 @@ pub struct Rule {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub urgent: bool,
     /// Time between the trigger and the invocation. The condition must still hold afterwards. Absent: no delay.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Delay>,
     /// Cost limits of its invocations.
     #[serde(default, skip_serializing_if = "crate::is_default")]

@@ -12,6 +12,7 @@ use crate::money::Money;
 use crate::rejection::code_enum;
 
 /// A worker: its agent, its grants and its limits.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Worker {
@@ -21,7 +22,6 @@ pub struct Worker {
     #[serde(default)]
     pub role: String,
     /// Group of the worker; absent: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupName>,
     /// Position among the members of its group that are triggered together: smallest first, then by name.
     #[serde(default, skip_serializing_if = "crate::is_default")]
@@ -49,39 +49,31 @@ pub struct Worker {
     #[serde(default)]
     pub freshness: Freshness,
     /// The person it may ask for clarification; absent: it cannot ask.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarify: Option<Approval>,
     /// A key of [`Blueprint::models`](super::Blueprint::models); `default` if absent. For `llm`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Name of a program of the operator's configuration; the worker's own name if absent. For `command`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// An inline program and its arguments; only for blueprints run with `--allow-inline`. For `command`.
     #[serde(default)]
     pub program: Vec<String>,
     /// Recovery after a crash for a program that keeps state across calls. Absent: it keeps none, and a lost call is
     /// retried. For `command`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart: Option<Restart>,
     /// Replies of a `script` in order; the last one repeats. For `llm` and `command`: replies for runs in script mode.
     #[serde(default)]
     pub script: Vec<Value>,
     /// Access to the files of the workspace; absent: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileAccess>,
     /// Nested board that does its work. For `board`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<NestedBoardSpec>,
     /// Allows a reply without a proposal, with a reason, at no penalty.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pass: bool,
     /// Name of its reply format if its replies are not patches; they are converted into one. Absent: replies are
     /// patches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
     /// Extra arguments for its agent. For `builtin:` and `board`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub with: Option<Map<String, Value>>,
 }
 
@@ -153,6 +145,7 @@ impl<'de> Deserialize<'de> for AgentKind {
 }
 
 /// A place that a worker may write, with the permitted operations and values.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteGrant {
@@ -162,13 +155,11 @@ pub struct WriteGrant {
     #[serde(default = "default_ops")]
     pub ops: Vec<GrantOp>,
     /// JSON Schema of the value written there.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
     /// Approval that the write requires; absent: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// Condition on the state before the patch; absent: none.
-    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "where")]
     pub condition: Option<WriteCondition>,
 }
 
@@ -237,13 +228,13 @@ pub struct Approval {
 }
 
 /// Limits of one worker.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkerLimits {
     /// Invocations on this board.
     pub invocations: u32,
     /// Concurrent invocations; absent: only the board's own limit applies.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// Runs outside the board's `concurrency` limit, so that busy workers cannot delay it: for roles that handle
     /// timeouts. Limited to one invocation at a time unless its own `concurrency` is set. Since format 2.
@@ -259,10 +250,8 @@ pub struct WorkerLimits {
     /// Timeout of one attempt.
     pub timeout: Duration,
     /// Tokens on this board; absent: only the board's own limit applies.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// Money on this board, in the currency of the operator's prices; absent: only the board's own limit applies.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub money: Option<Money>,
     /// Maximum tokens of one reply.
     pub reply_tokens: u32,

@@ -172,6 +172,7 @@ impl Expansion {
 }
 
 /// Invocation in progress.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenInvocation {
@@ -192,7 +193,7 @@ pub struct OpenInvocation {
     /// True while the attempt's call is in progress; otherwise the next attempt is due, or a person is asked.
     pub calling: bool,
     /// Seq of the record that put the current attempt's proposal to a person, until that person answers.
-    #[serde(rename = "asked", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "asked")]
     pub question: Option<Seq>,
     /// Version at which its view was taken.
     pub base: Version,
@@ -201,20 +202,16 @@ pub struct OpenInvocation {
     /// Tokens reserved for it.
     pub reserved: u64,
     /// Model to which its call was admitted (since format 11).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Price of the model to which its call was admitted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// Reply tokens, if the admission names a limit: more or fewer than the seat's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_tokens: Option<u64>,
     /// Time at which the call was recorded.
     pub since: Timestamp,
     /// Time at which the call times out.
     pub deadline: Timestamp,
     /// Requests that its provider deferred.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deferrals: Option<Deferrals>,
     /// Attempts before the current one.
     #[serde(default, skip_serializing_if = "crate::is_default")]
