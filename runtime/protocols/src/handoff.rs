@@ -103,6 +103,7 @@ pub fn check_transition(from: HandoffState, to: HandoffState) -> Result<(), Hand
 }
 
 /// Handoff as stored by a board at `/handoffs/ID`: a request and its progress.
+#[serde_with_macros::skip_serializing_none]
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Handoff {
     /// Request of the handoff.
@@ -111,7 +112,6 @@ pub struct Handoff {
     /// Current state.
     pub state: HandoffState,
     /// Agent asked to take it; absent before the first offer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// Agents that have rejected it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -120,10 +120,8 @@ pub struct Handoff {
     #[serde(default = "one")]
     pub attempt: u32,
     /// Id of the first attempt's request; absent for the first attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
     /// Reason of the rejection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejection: Option<HandoffRejection>,
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::Departments;
 use super::{Action, Field, Manifest};
+use patchboard_lint::source::child;
 
 /// Request member with the department's earlier question, if the text clearly answers it.
 pub const PENDING: &str = "pending";
@@ -105,8 +106,7 @@ fn board(manifest: &Manifest) -> Value {
     let needed: Vec<&String> = manifest.needs.keys().filter(is_needed).collect();
     let mut request: Map<String, Value> = manifest.needs.clone().into_iter().collect();
     request.extend([PENDING, OPEN_QUESTION].map(|member| (member.to_owned(), json!({"type": "object"}))));
-    let mut known: Vec<String> =
-        manifest.needs.keys().map(|need| format!("/request/{}", need.replace('~', "~0").replace('/', "~1"))).collect();
+    let mut known: Vec<String> = manifest.needs.keys().map(|need| child("/request", need)).collect();
     known.extend(["question", "action", "slots"].map(|of| format!("/request/{OPEN_QUESTION}/{of}")));
     let judged = json!({"type": "object", "required": ["status"], "properties": {"status": {"enum": ["found", "open", "none"]}}});
     let outcome =

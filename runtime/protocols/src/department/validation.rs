@@ -11,6 +11,7 @@ use super::{
     TestAnswer,
 };
 use super::{NAME_MAX, TEXT_MAX};
+use patchboard_lint::source::child;
 
 /// Prefix of the slot for a field's new value, if the field's own slot finds the row.
 pub const NEW_VALUE_PREFIX: &str = "new_";
@@ -49,11 +50,11 @@ impl Manifest {
         }
         for need in self.dispatch.input.keys() {
             if !self.needs.contains_key(need) && ![super::PENDING, super::OPEN_QUESTION].contains(&need.as_str()) {
-                found.add(&below("/dispatch/input", need), format!("`{need}` is none of its `needs`"));
+                found.add(&child("/dispatch/input", need), format!("`{need}` is none of its `needs`"));
             }
         }
         for (name, schema) in &self.promises {
-            let at = below("/promises", name);
+            let at = child("/promises", name);
             let kind = schema.get("type").and_then(Value::as_str);
             if !matches!(kind, Some("array" | "object" | "integer")) {
                 found.add(&at, "a promise is of type array (the rows), object (the first row) or integer (how many)");
@@ -103,7 +104,7 @@ impl Department {
             found.add("/storage/fields", format!("a row has 1 to {FIELDS_MAX} fields"));
         }
         for (name, field) in &storage.fields {
-            let at = below("/storage/fields", name);
+            let at = child("/storage/fields", name);
             found.name(&at, name, "a field", "_");
             if COLUMNS.contains(&name.as_str()) || name == "count" || name.starts_with(NEW_VALUE_PREFIX) {
                 found.add(&at, format!("`{name}` is taken: call the field something else"));
@@ -115,7 +116,7 @@ impl Department {
             found.add("/actions", format!("a department has 1 to {ACTIONS_MAX} actions"));
         }
         for (name, action) in &self.actions {
-            let at = below("/actions", name);
+            let at = child("/actions", name);
             found.name(&at, name, "an action", "_");
             found.action(self, &at, action);
         }
@@ -167,10 +168,6 @@ fn compiled(pattern: &str) -> Result<regex::Regex, String> {
 /// Returns a value as it appears in a sentence.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn below(pointer: &str, name: &str) -> String {
-    format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 #[derive(Default)]
@@ -295,14 +292,14 @@ impl ManifestValidator {
         for slot in classified.slots.keys() {
             if !slots.iter().any(|(known, _)| known == slot) {
                 let message = format!("`{slot}` is no slot of the action {}", classified.action);
-                self.add(&below(&format!("{at}/slots"), slot), message);
+                self.add(&child(&format!("{at}/slots"), slot), message);
             }
         }
     }
 
     fn row(&mut self, department: &Department, at: &str, row: &Map<String, Value>) {
         for (name, value) in row {
-            let at = below(at, name);
+            let at = child(at, name);
             match department.storage.fields.get(name) {
                 None => self.add(&at, format!("`{name}` is no field of its storage")),
                 Some(field) => {

@@ -26,13 +26,8 @@ pub struct DeltaSummary {
     /// document order.
     pub changed_paths: BTreeSet<String>,
     /// Number of further places.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub more: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_none(more: &u64) -> bool {
-    *more == 0
 }
 
 /// Compares two drafts.

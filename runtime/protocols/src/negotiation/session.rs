@@ -12,7 +12,7 @@ use super::report::{
 use super::state::{
     Addition, Advance, AdvanceInput, EffectivePolicy, OpenRequest, Participants, Question, RoundStart, Session,
 };
-use super::stop_rules::{self, HumanChoice, RoundAction, RoundSummary};
+use super::stop_rules::{self, HumanChoice, NOISE, RoundAction, RoundSummary};
 use super::{
     Check, Checks, Draft, EVENTS_MAX, Evaluation, Event, NegotiationCode, NegotiationError, Phase, Policy, Profile,
     StopReason, blend, confidence, delta, deterministic, effective_policy, messages, patch,
@@ -23,8 +23,6 @@ use patchboard_kernel::id::Timestamp;
 const RESERVED: usize = 2;
 /// Maximum number of reasons reported for an invalid draft.
 const PROBLEMS_MAX: usize = 20;
-/// Tolerance for rounding errors of sums of doubles.
-const NOISE: f64 = 1e-9;
 
 /// Returns the next additions to a negotiation. After they are added, no further step is possible until new input: an
 /// event, a round's timeout or a person's answer.

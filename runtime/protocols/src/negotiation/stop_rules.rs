@@ -7,7 +7,7 @@ use patchboard_kernel::id::Timestamp;
 use patchboard_kernel::rejection::code_enum;
 
 /// Tolerance for rounding errors of sums of doubles.
-const NOISE: f64 = 1e-9;
+pub(super) const NOISE: f64 = 1e-9;
 
 /// Summary of a round.
 #[derive(Clone, PartialEq, Debug)]

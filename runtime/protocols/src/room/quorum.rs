@@ -96,13 +96,8 @@ pub fn quorum(requested: &[String], voters: &[String], quorum: Quorum) -> Quorum
     let threshold = match quorum.rule {
         QuorumRule::MinimumFraction(share) => share_of(share, expected),
         QuorumRule::MinimumVotes(votes) => votes,
-        QuorumRule::RequireAll(all) => {
-            if all {
-                expected
-            } else {
-                0
-            }
-        }
+        QuorumRule::RequireAll(true) => expected,
+        QuorumRule::RequireAll(false) => 0,
     };
     let met = received >= threshold;
     let action = match quorum.on_failure {
