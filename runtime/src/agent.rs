@@ -143,33 +143,26 @@ pub trait Agent: Send + Sync + 'static {
     fn call<'a>(&'a self, call: &'a Call) -> Pin<Box<dyn Future<Output = CallResult> + Send + 'a>>;
 
     /// Requests admission of a call: of a language model, or of an inner board that waits for one. Must not block.
-    fn admit(&self, board: &BoardId, waiting: &WaitingCall) -> AdmissionDecision {
-        let _ = (board, waiting);
+    fn admit(&self, _board: &BoardId, _waiting: &WaitingCall) -> AdmissionDecision {
         AdmissionDecision::Now(Permit::ungated())
     }
 
     /// Returns the reason why the gate holds back calls of a board; none if their models are available.
-    fn deferral_reason(&self, board: &BoardId) -> Option<DeferralReason> {
-        let _ = board;
+    fn deferral_reason(&self, _board: &BoardId) -> Option<DeferralReason> {
         None
     }
 
     /// Returns the context in tokens, prompt and reply together, of the operator's model of this name or the default
     /// one. The smallest among the model and its fallbacks counts. Returns none if it is unknown.
-    fn context_window(&self, model: Option<&str>) -> Option<u32> {
-        let _ = model;
+    fn context_window(&self, _model: Option<&str>) -> Option<u32> {
         None
     }
 
     /// Reports that the outcome of an answered call is durable, in the order of the journal. Recordings hold the next
     /// answer back until then, so that the order of answers is the order of records.
-    fn on_settled(&self, board: &BoardId, token: &IdempotencyKey) {
-        let _ = (board, token);
-    }
+    fn on_settled(&self, _board: &BoardId, _token: &IdempotencyKey) {}
 
     /// Reports that a board no longer runs here: it has ended for good, was closed or evicted, or the runtime stops.
     /// State kept for it can be dropped. May be called more than once, and does not wait for open calls.
-    fn on_board_ended(&self, board: &BoardId) {
-        let _ = board;
-    }
+    fn on_board_ended(&self, _board: &BoardId) {}
 }

@@ -104,8 +104,7 @@ pub type Memory = Box<dyn Any + Send>;
 /// Provider of the tools of all attempts.
 pub trait Toolbox: Send + Sync {
     /// Checks the tools of a seat with files. Returns error messages; empty if there are none.
-    fn config_errors(&self, blueprint: &Blueprint, worker: &Worker) -> Vec<String> {
-        let _ = (blueprint, worker);
+    fn config_errors(&self, _blueprint: &Blueprint, _worker: &Worker) -> Vec<String> {
         Vec::new()
     }
 

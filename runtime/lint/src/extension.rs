@@ -16,8 +16,7 @@ pub type Expanded = Result<(), Vec<Diagnostic>>;
 pub trait Extension: Sync {
     /// Replaces the extension's member of a blueprint by workers, rules and boards. `file` is the file of the source,
     /// if another names it.
-    fn expand(&self, source: &mut Source, files: &mut dyn FileLoader, file: Option<&String>) -> Expanded {
-        let _ = (source, files, file);
+    fn expand(&self, _source: &mut Source, _files: &mut dyn FileLoader, _file: Option<&String>) -> Expanded {
         Ok(())
     }
 
@@ -37,7 +36,5 @@ pub trait Extension: Sync {
     }
 
     /// Adds warnings about a resolved blueprint without errors.
-    fn lint(&self, context: &mut LintContext<'_, '_>) {
-        let _ = context;
-    }
+    fn lint(&self, _context: &mut LintContext<'_, '_>) {}
 }
