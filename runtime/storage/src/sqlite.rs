@@ -100,7 +100,7 @@ impl SqliteJournal {
             other => other,
         };
         let marks = Marks::new(data_dir);
-        let acknowledged = Mutex::new(marks.read()?);
+        let acknowledged = marks.read()?;
         let writer =
             format::open_for_writing(&path, LOCK_TIMEOUT).map_err(|error| recheck_corrupt(&path, because(error)))?;
         let reader = format::open_for_reading(&path, LOCK_TIMEOUT).map_err(|error| recheck_corrupt(&path, error))?;
@@ -109,17 +109,7 @@ impl SqliteJournal {
         // creation, and with it all later writes.
         sync_dir(data_dir)?;
         drop(gate);
-        let files = Files {
-            data_dir: data_dir.to_owned(),
-            place: WatchedFiles::new(&path),
-            marks,
-            acknowledged,
-            writer: Some(Mutex::new(writer)),
-            reader: Mutex::new(reader),
-            parts: Mutex::default(),
-            is_rewriting: AtomicBool::new(false),
-            appends: watch::Sender::new(()),
-        };
+        let files = Files::new(data_dir, reader, Some(writer), marks, acknowledged);
         // Left over by a process that died during a redaction. Boards run even without the space for it.
         if let Err(error) = files.scrub() {
             tracing::warn!(%error, "what was erased may still be found in the file; `patchboard vacuum` mends it");
@@ -145,7 +135,7 @@ impl SqliteJournal {
             });
         }
         // Read before the database, which then has all records that they name.
-        let acknowledged = Mutex::new(marks.read()?);
+        let acknowledged = marks.read()?;
         let reader = match format::open_for_reading(&path, LOCK_TIMEOUT) {
             Err(unfinished @ (JournalError::NotAJournal(_) | JournalError::ReadOnly)) => {
                 // A process with write access can see if it is unfinished, and only such a process can complete it.
@@ -154,22 +144,9 @@ impl SqliteJournal {
             }
             opened => opened.map_err(|error| recheck_corrupt(&path, error))?,
         };
-        let files = Files {
-            data_dir: data_dir.to_owned(),
-            place: WatchedFiles::new(&path),
-            marks,
-            acknowledged,
-            writer: None,
-            reader: Mutex::new(reader),
-            parts: Mutex::default(),
-            is_rewriting: AtomicBool::new(false),
-            appends: watch::Sender::new(()),
-        };
-        Ok(Self { files: Arc::new(files) })
+        Ok(Self { files: Arc::new(Files::new(data_dir, reader, None, marks, acknowledged)) })
     }
-}
 
-impl SqliteJournal {
     /// Returns the boards that marks name in a data directory without a database.
     pub fn losses_without_database(data_dir: &Path) -> Result<Vec<RecordLoss>> {
         if data_dir.join(FILE).is_file() {
@@ -181,6 +158,20 @@ impl SqliteJournal {
 }
 
 impl Files {
+    fn new(data_dir: &Path, reader: Connection, writer: Option<Connection>, marks: Marks, acknowledged: Heads) -> Self {
+        Self {
+            data_dir: data_dir.to_owned(),
+            place: WatchedFiles::new(&data_dir.join(FILE)),
+            marks,
+            acknowledged: Mutex::new(acknowledged),
+            writer: writer.map(Mutex::new),
+            reader: Mutex::new(reader),
+            parts: Mutex::default(),
+            is_rewriting: AtomicBool::new(false),
+            appends: watch::Sender::new(()),
+        }
+    }
+
     fn append(&self, batches: &[Batch], patience: Duration) -> Vec<Result<Head>> {
         let done = match &self.writer {
             Some(writer) => self.append_in_place(&mut writer.lock(), batches, patience),

@@ -4,7 +4,8 @@ use std::io;
 use std::path::Path;
 
 use patchboard_kernel::id::Seq;
-use rusqlite::{Connection, Error, ErrorCode, OpenFlags, Params, ffi};
+use rusqlite::types::FromSql;
+use rusqlite::{CachedStatement, Connection, Error, ErrorCode, OpenFlags, OptionalExtension, Params, ffi};
 
 use crate::journal::{JournalError, Result};
 
@@ -16,6 +17,12 @@ pub(super) fn sql_error(error: Error) -> JournalError {
 /// Executes a statement that is kept prepared, and returns the number of changed rows.
 pub(super) fn execute(connection: &Connection, sql: &str, row: impl Params) -> Result<usize> {
     connection.prepare_cached(sql).and_then(|mut statement| statement.execute(row)).map_err(sql_error)
+}
+
+/// Returns the first column of the first row that a statement, which is kept prepared, finds.
+pub(super) fn first_value<T: FromSql>(connection: &Connection, sql: &str, row: impl Params) -> Result<Option<T>> {
+    let first = |mut statement: CachedStatement<'_>| statement.query_row(row, |found| found.get(0)).optional();
+    connection.prepare_cached(sql).and_then(first).map_err(sql_error)
 }
 
 /// Maps an error of SQLite while reading a record.

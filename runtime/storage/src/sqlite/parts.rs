@@ -13,9 +13,9 @@ use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_kernel::snapshot::{self, SnapshotPart};
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
 
-use super::error_mapping::{execute, sql_error};
+use super::error_mapping::{execute, first_value, sql_error};
 use super::format;
 use super::rows::load_summary;
 use super::to_sql_number;
@@ -207,10 +207,9 @@ impl Writer {
 }
 
 fn is_stored(connection: &Connection, board: &BoardId, hash: Digest) -> Result<bool> {
-    connection
-        .prepare_cached("SELECT 1 FROM parts WHERE board = ?1 AND hash = ?2")
-        .and_then(|mut statement| statement.exists((board.as_str(), hash.to_string())))
-        .map_err(sql_error)
+    let sql = "SELECT 1 FROM parts WHERE board = ?1 AND hash = ?2";
+    let found: Option<i64> = first_value(connection, sql, (board.as_str(), hash.to_string()))?;
+    Ok(found.is_some())
 }
 
 fn insert(connection: &Connection, board: &BoardId, part: &SnapshotPart) -> Result<()> {
@@ -304,10 +303,8 @@ pub(super) fn text(connection: &Connection, board: &BoardId, hash: Digest) -> Re
     if !format::has_snapshots(connection)? {
         return Ok(None);
     }
-    let mut statement =
-        connection.prepare_cached("SELECT bytes FROM parts WHERE board = ?1 AND hash = ?2").map_err(sql_error)?;
-    let bytes: Option<Vec<u8>> =
-        statement.query_row((board.as_str(), hash.to_string()), |row| row.get(0)).optional().map_err(sql_error)?;
+    let sql = "SELECT bytes FROM parts WHERE board = ?1 AND hash = ?2";
+    let bytes: Option<Vec<u8>> = first_value(connection, sql, (board.as_str(), hash.to_string()))?;
     let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored part {hash} is not UTF-8") };
     bytes.map(String::from_utf8).transpose().map_err(not_text)
 }

@@ -4,9 +4,9 @@ use patchboard_kernel::digest::Digest;
 use patchboard_kernel::driver::Head;
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::record::{End, Kind, Record};
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, Row};
 
-use super::error_mapping::{read_error, sql_error};
+use super::error_mapping::{first_value, read_error, sql_error};
 use super::{format, to_sql_number};
 use crate::journal::{BoardSummary, JournalError, ListCursor, RecordLoss, Result};
 
@@ -42,9 +42,8 @@ pub(super) fn load_summaries(
 }
 
 pub(super) fn load_text(connection: &Connection, hash: Digest) -> Result<Option<String>> {
-    let mut statement = connection.prepare_cached("SELECT bytes FROM blobs WHERE hash = ?1").map_err(sql_error)?;
-    let bytes: Option<Vec<u8>> =
-        statement.query_row([hash.to_string()], |row| row.get(0)).optional().map_err(sql_error)?;
+    let sql = "SELECT bytes FROM blobs WHERE hash = ?1";
+    let bytes: Option<Vec<u8>> = first_value(connection, sql, [hash.to_string()])?;
     let not_text = |_| JournalError::Corrupt { seq: None, what: format!("the stored text {hash} is not UTF-8") };
     bytes.map(String::from_utf8).transpose().map_err(not_text)
 }
@@ -87,10 +86,8 @@ pub(super) fn load_records(
 }
 
 pub(super) fn has(connection: &Connection, board: &BoardId, head: Head) -> Result<bool> {
-    let mut statement =
-        connection.prepare_cached("SELECT hash FROM records WHERE board = ?1 AND seq = ?2").map_err(sql_error)?;
     let row = (board.as_str(), to_sql_number(head.seq.0)?);
-    let hash: Option<String> = statement.query_row(row, |row| row.get(0)).optional().map_err(sql_error)?;
+    let hash: Option<String> = first_value(connection, "SELECT hash FROM records WHERE board = ?1 AND seq = ?2", row)?;
     Ok(hash.is_some_and(|hash| hash == head.hash.to_string()))
 }
 
@@ -113,8 +110,8 @@ pub(super) fn lost(connection: &Connection, board: &BoardId, head: Head) -> Resu
 
 /// Returns the number of a board's last record according to its summary.
 pub(super) fn last_listed(connection: &Connection, board: &BoardId) -> Result<Option<Seq>> {
-    let mut statement = connection.prepare_cached("SELECT last_seq FROM boards WHERE board = ?1").map_err(sql_error)?;
-    let last: Option<i64> = statement.query_row([board.as_str()], |row| row.get(0)).optional().map_err(sql_error)?;
+    let sql = "SELECT last_seq FROM boards WHERE board = ?1";
+    let last: Option<i64> = first_value(connection, sql, [board.as_str()])?;
     let negative =
         |_| JournalError::Corrupt { seq: None, what: format!("the list of boards: {board}: a number is negative") };
     last.map(|last| u64::try_from(last).map(Seq).map_err(negative)).transpose()
@@ -176,6 +173,6 @@ fn has_tombstone(connection: &Connection, board: &BoardId) -> Result<bool> {
     if !format::has_erasures(connection)? {
         return Ok(false);
     }
-    let mut statement = connection.prepare_cached("SELECT 1 FROM tombstones WHERE board = ?1").map_err(sql_error)?;
-    statement.exists([board.as_str()]).map_err(sql_error)
+    let found: Option<i64> = first_value(connection, "SELECT 1 FROM tombstones WHERE board = ?1", [board.as_str()])?;
+    Ok(found.is_some())
 }
