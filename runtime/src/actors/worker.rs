@@ -27,9 +27,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) struct State {
-    probe: Failpoints,
-    agent: Arc<dyn Agent>,
-    kernel: ActorRef<KernelMessage>,
+    of_worker: Arguments,
     places: Arc<Semaphore>,
     running: BTreeMap<InvocationId, RunningCall>,
 }
@@ -47,13 +45,12 @@ impl Actor for WorkerActor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, _: ActorRef<WorkerMessage>, arguments: Arguments) -> ActorResult<State> {
-        let Arguments { agent, kernel, calls_max, probe } = arguments;
-        let places = Arc::new(Semaphore::new(calls_max.max(1)));
-        Ok(State { probe, agent, kernel, places, running: BTreeMap::new() })
+        let places = Arc::new(Semaphore::new(arguments.calls_max.max(1)));
+        Ok(State { of_worker: arguments, places, running: BTreeMap::new() })
     }
 
     async fn handle(&self, myself: ActorRef<WorkerMessage>, message: WorkerMessage, state: &mut State) -> ActorResult {
-        state.probe.hit("worker", message.kind());
+        state.of_worker.probe.hit("worker", message.kind());
         match message {
             WorkerMessage::Call(call) => state.call(&myself, call),
             WorkerMessage::Cancel(call) => state.cancel(call),
@@ -66,7 +63,7 @@ impl Actor for WorkerActor {
 impl State {
     fn call(&mut self, myself: &ActorRef<WorkerMessage>, call: Arc<Call>) {
         let (invocation, attempt) = (call.invocation, call.attempt);
-        let task = run(Arc::clone(&self.agent), Arc::clone(&self.places), myself.clone(), call);
+        let task = run(Arc::clone(&self.of_worker.agent), Arc::clone(&self.places), myself.clone(), call);
         // An earlier attempt that is still running is over for the board; its task is aborted here.
         self.running.insert(invocation, RunningCall { attempt, _task: task });
     }
@@ -107,7 +104,11 @@ impl State {
             }
         };
         // If the kernel has ended, the root restarts the actors of the board.
-        drop(self.kernel.cast(KernelMessage::Decide { input: Box::new(input), principal: None, caller: None }));
+        drop(self.of_worker.kernel.cast(KernelMessage::Decide {
+            input: Box::new(input),
+            principal: None,
+            caller: None,
+        }));
     }
 }
 
@@ -118,10 +119,7 @@ fn run(agent: Arc<dyn Agent>, places: Arc<Semaphore>, myself: ActorRef<WorkerMes
             let _place = places.acquire().await;
             agent.call(&call).await
         });
-        let answer = called.await.unwrap_or_else(|_| {
-            let message = "the agent panicked".to_owned();
-            Err(Failure { code: FailureCode::Crashed, message, usage: None, deferral: None })
-        });
+        let answer = called.await.unwrap_or_else(|_| Err(Failure::new(FailureCode::Crashed, "the agent panicked")));
         drop(myself.cast(WorkerMessage::Answered(call, answer)));
     });
     Task(running.abort_handle())

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use patchboard_kernel::board::Input;
+use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{GarbageCollection, Journal, JournalError};
 use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,7 +14,7 @@ use super::{ActiveBoard, State};
 use crate::actors::messages::KernelMessage;
 use crate::actors::{ActorResult, Context};
 use crate::error::RuntimeError;
-use crate::snapshotter::{self, SnapshotTask, StoredSnapshot};
+use crate::snapshotter::{self, KEPT_SNAPSHOTS, SnapshotTask, StoredSnapshot};
 
 impl State {
     /// Starts a snapshot task if one is due. The turn is that of an earlier task of the board.
@@ -51,7 +52,7 @@ impl State {
             SnapshotTask::CollectGarbage { unusable } => {
                 tokio::spawn(async move {
                     let swept = run_blocking(&context, turn, move |journal| {
-                        snapshotter::collect_garbage(journal, &id, epoch, &unusable)
+                        wait(journal.collect_garbage(&id, epoch, KEPT_SNAPSHOTS, &unusable))
                     });
                     drop(myself.cast(KernelMessage::GarbageCollected(swept.await)));
                 });
