@@ -103,9 +103,7 @@ impl Scheduler {
         let place = self.queue.iter().position(|queued| queued.invocation == invocation);
         let Some(queued) = place.and_then(|place| self.unqueue(place)) else { return false };
         // A join with a false condition fires the next time its branches are at rest.
-        let is_join = |rule: &&Rule| {
-            queued.branch.rule.as_ref() == Some(&rule.name) && matches!(rule.trigger, CompiledTrigger::Quiescence(_))
-        };
+        let is_join = |rule: &&Rule| queued.branch.rule.as_ref() == Some(&rule.name) && rule.rest().is_some();
         if let Some(rule) = plan.rules.iter().find(is_join) {
             self.fired.remove(&rule.name);
         }
@@ -245,9 +243,8 @@ impl Scheduler {
     /// Returns the rules that wait for rest while one of their awaited branches is open, queued or, for joins, delayed.
     /// For a join on completion, an invocation queued behind a stopped branch counts, too.
     pub fn waiting_rules(&self, plan: &Plan, admits: impl Fn(&Branch) -> bool) -> BTreeSet<RuleName> {
-        let waits = |rule: &&Rule| match &rule.trigger {
-            CompiledTrigger::Quiescence(rest) => rest.kind == QuiescenceKind::Each || !self.fired.contains(&rule.name),
-            _ => false,
+        let waits = |rule: &&Rule| {
+            rule.rest().is_some_and(|rest| rest.kind == QuiescenceKind::Each || !self.fired.contains(&rule.name))
         };
         let mut waiting = plan.rules.iter().filter(waits).peekable();
         if waiting.peek().is_none() {
@@ -257,7 +254,7 @@ impl Scheduler {
         let queued: BTreeSet<&Branch> = self.queue.iter().map(|queued| &queued.branch).collect();
         let delayed: BTreeSet<&Branch> = self.delayed.iter().map(|delayed| &delayed.queued.branch).collect();
         let is_awaited = |rule: &&Rule| {
-            let CompiledTrigger::Quiescence(rest) = &rule.trigger else { return false };
+            let Some(rest) = rule.rest() else { return false };
             let may_go = |branch: &Branch| rest.kind == QuiescenceKind::Completed || admits(branch);
             open.iter().any(|branch| rest.waits_for(branch))
                 || queued.iter().any(|branch| rest.waits_for(branch) && may_go(branch))

@@ -11,7 +11,7 @@ use crate::ledger::{BudgetExceeded, CallReservation};
 use crate::limits::EffectiveLimits;
 use crate::money::Money;
 use crate::mutants::{self, Mutant};
-use crate::plan::{CompiledTrigger, QuiescenceKind, Rule};
+use crate::plan::Rule;
 use crate::record::{Body, Cause, Resource, Retried, SINCE_FULL_RETRY, WorkerLimitOverrides};
 use crate::rejection::{Code, Rejection, Stage, Violation};
 use crate::rules::{self, TriggerEvent};
@@ -54,11 +54,9 @@ impl Board {
     /// Returns the joins with false conditions and workers that were never triggered.
     fn unmet_joins(&self) -> Vec<RuleName> {
         let is_unmet = |rule: &&Rule| {
-            let is_join =
-                matches!(&rule.trigger, CompiledTrigger::Quiescence(rest) if rest.kind != QuiescenceKind::Each);
             let rested = BTreeSet::from([rule.name.clone()]);
             let occasion = TriggerEvent::Rested(&rested);
-            is_join
+            rule.join().is_some()
                 && rule.when.is_some()
                 && rule.workers.iter().all(|worker| self.scheduler.scheduled_for(worker) == 0)
                 && rules::activations(&self.plan, &self.scheduler, self.state.root(), &occasion).is_empty()

@@ -10,7 +10,7 @@ use super::Board;
 use super::apply::GIVEN_UP_MAX;
 use crate::expr::Allowance;
 use crate::id::{RuleName, WorkerName};
-use crate::plan::{CompiledTrigger, QuiescenceKind, QuiescenceWait};
+use crate::plan::{QuiescenceKind, QuiescenceWait};
 use crate::record::{Scheduled, Skipped, Trigger};
 use crate::rules::{self, Activation};
 
@@ -111,12 +111,8 @@ impl Board {
 
     /// Returns the joins that have not fired, with what they wait for.
     pub(super) fn joins_to_fire(&self) -> impl Iterator<Item = (&RuleName, &QuiescenceWait)> {
-        self.plan.rules.iter().filter_map(|rule| match &rule.trigger {
-            CompiledTrigger::Quiescence(rest) if rest.kind == QuiescenceKind::Completed => {
-                (!self.scheduler.has_fired(&rule.name)).then_some((&rule.name, rest))
-            }
-            _ => None,
-        })
+        let joins = self.plan.rules.iter().filter_map(|rule| Some((&rule.name, rule.rest()?)));
+        joins.filter(|(name, rest)| rest.kind == QuiescenceKind::Completed && !self.scheduler.has_fired(name))
     }
 
     /// Returns the undecided rules that hold up a join.

@@ -59,15 +59,29 @@ impl QuiescenceWait {
     }
 }
 
+impl Rule {
+    /// Returns the wait of a rule that fires when others are at rest.
+    pub(crate) const fn rest(&self) -> Option<&QuiescenceWait> {
+        match &self.trigger {
+            CompiledTrigger::Quiescence(rest) => Some(rest),
+            _ => None,
+        }
+    }
+
+    /// Like [`Rule::rest`], for a rule that fires once.
+    pub(crate) fn join(&self) -> Option<&QuiescenceWait> {
+        self.rest().filter(|rest| rest.kind != QuiescenceKind::Each)
+    }
+}
+
 impl Plan {
     /// Adds to each join the rules and workers that can still trigger the rules it names.
     pub(super) fn find_upstream(&mut self) {
-        let is_join = |rule: &Rule| matches!(&rule.trigger, CompiledTrigger::Quiescence(rest) if rest.kind != QuiescenceKind::Each);
-        if !self.rules.iter().any(is_join) {
+        if self.rules.iter().all(|rule| rule.join().is_none()) {
             return;
         }
         let causes: Vec<Causes> = self.rules.iter().map(|rule| self.causes(rule)).collect();
-        for at in (0..self.rules.len()).filter(|at| is_join(&self.rules[*at])).collect::<Vec<_>>() {
+        for at in (0..self.rules.len()).filter(|at| self.rules[*at].join().is_some()).collect::<Vec<_>>() {
             // Neither the waiting rule itself nor a join that waits for it by name is a cause of what it waits for.
             let later = self.named_after(at);
             let mut found = BTreeSet::new();
@@ -90,12 +104,10 @@ impl Plan {
         let mut later = BTreeSet::from([rule]);
         loop {
             let names: BTreeSet<&RuleName> = later.iter().map(|rule| &self.rules[*rule].name).collect();
+            let is_later = |name: &RuleName| names.contains(name);
             let waits = |rule: &Rule| match &rule.trigger {
-                CompiledTrigger::After(named) => named.iter().any(|name| names.contains(name)),
-                CompiledTrigger::Quiescence(rest) if rest.kind != QuiescenceKind::Each => {
-                    rest.named.iter().any(|name| names.contains(name))
-                }
-                _ => false,
+                CompiledTrigger::After(named) => named.iter().any(is_later),
+                _ => rule.join().is_some_and(|rest| rest.named.iter().any(is_later)),
             };
             let more: BTreeSet<usize> = (0..self.rules.len()).filter(|at| waits(&self.rules[*at])).collect();
             let known = later.len();
@@ -109,13 +121,10 @@ impl Plan {
     /// Finds the causes of a rule: the rules it names or, for a change, those that run a worker that may cause it.
     fn causes(&self, rule: &Rule) -> Causes {
         let number_of = |name: &RuleName| self.rules.iter().position(|rule| rule.name == *name);
+        let of = |names: &[RuleName]| names.iter().filter_map(number_of).collect();
         match &rule.trigger {
-            CompiledTrigger::After(names) => {
-                Causes { rules: names.iter().filter_map(number_of).collect(), ..Causes::default() }
-            }
-            CompiledTrigger::Quiescence(rest) => {
-                Causes { rules: rest.named.iter().filter_map(number_of).collect(), ..Causes::default() }
-            }
+            CompiledTrigger::After(names) => Causes { rules: of(names), ..Causes::default() },
+            CompiledTrigger::Quiescence(rest) => Causes { rules: of(&rest.named), ..Causes::default() },
             CompiledTrigger::Event { op, path } => {
                 let files = Pattern::parse(&format!("/{FILES}/**"));
                 let is_of_files = files.is_ok_and(|files| files.overlaps(path));
@@ -135,18 +144,14 @@ impl Plan {
 
     /// Returns the rules that wait for the branch to rest.
     pub(crate) fn waiting_for(&self, branch: &Branch) -> Vec<RuleName> {
-        let waits = |rule: &&Rule| matches!(&rule.trigger, CompiledTrigger::Quiescence(rest) if rest.waits_for(branch));
+        let waits = |rule: &&Rule| rule.rest().is_some_and(|rest| rest.waits_for(branch));
         self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
     }
 
     /// Returns the `after` rules that an undecided rule can hold up; none before journal format 16.
     pub(crate) fn joined_on(&self, name: &RuleName) -> impl Iterator<Item = RuleName> {
-        let joins = |rule: &&Rule| match &rule.trigger {
-            CompiledTrigger::Quiescence(rest) => {
-                rest.kind == QuiescenceKind::Completed && rule.name != *name && rest.waits_for_rule(name)
-            }
-            _ => false,
-        };
+        let waits = |rest: &QuiescenceWait| rest.kind == QuiescenceKind::Completed && rest.waits_for_rule(name);
+        let joins = move |rule: &&Rule| rule.name != *name && rule.rest().is_some_and(waits);
         let rules = if self.journal_format >= SINCE_UNDECIDED_RULES { self.rules.as_slice() } else { &[] };
         rules.iter().filter(joins).map(|rule| rule.name.clone())
     }
@@ -154,12 +159,9 @@ impl Plan {
     /// Returns the joins that can fire on a board that has just started, because they wait for rules of its start.
     pub(crate) fn waiting_for_start(&self) -> BTreeSet<RuleName> {
         let begins = |rule: &Rule| matches!(rule.trigger, CompiledTrigger::Start | CompiledTrigger::Each(_));
-        let waits = |rule: &&Rule| match &rule.trigger {
-            CompiledTrigger::Quiescence(rest) if rest.kind != QuiescenceKind::Each => {
-                self.rules.iter().any(|rule| begins(rule) && rest.rules.contains(&rule.name))
-            }
-            _ => false,
-        };
+        let is_begun =
+            |rest: &QuiescenceWait| self.rules.iter().any(|rule| begins(rule) && rest.rules.contains(&rule.name));
+        let waits = |rule: &&Rule| rule.join().is_some_and(is_begun);
         self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
     }
 }

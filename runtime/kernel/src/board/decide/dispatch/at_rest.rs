@@ -63,10 +63,6 @@ impl StepBuilder<'_> {
     /// joins that have fired, or that one was given up for.
     fn split_by_order(&self, rested: BTreeSet<RuleName>) -> (BTreeSet<RuleName>, BTreeSet<RuleName>) {
         let board = &*self.board;
-        let rest_of = |rule: &'_ Rule| match &rule.trigger {
-            CompiledTrigger::Quiescence(rest) if rested.contains(&rule.name) => Some(rest.clone()),
-            _ => None,
-        };
         let may_fire = |(name, rest): &(RuleName, QuiescenceWait)| match rest.kind {
             QuiescenceKind::Each => true,
             QuiescenceKind::Settled => !board.scheduler.has_fired(name),
@@ -77,17 +73,14 @@ impl StepBuilder<'_> {
                 let is_undecided = !board.reevaluate_undecided(rest).is_empty();
                 let is_complete = lost.next().is_none() && !is_undecided && !rest.waits_for_any(&board.forgotten_rules);
                 // A join that has not fired may still fire.
-                let is_join = |rule: &&Rule| match &rule.trigger {
-                    CompiledTrigger::After(_) => true,
-                    CompiledTrigger::Quiescence(rest) => rest.kind != QuiescenceKind::Each,
-                    _ => false,
-                };
+                let is_join = |rule: &&Rule| matches!(rule.trigger, CompiledTrigger::After(_)) || rule.join().is_some();
                 let mut named = board.plan.rules.iter().filter(|rule| rest.named.contains(&rule.name)).filter(is_join);
                 let has_all = named.all(|rule| board.scheduler.has_fired(&rule.name));
                 !board.scheduler.has_fired(name) && is_complete && has_all
             }
         };
-        let rules = board.plan.rules.iter().filter_map(|rule| Some((rule.name.clone(), rest_of(rule)?)));
+        let rules = board.plan.rules.iter().filter(|rule| rested.contains(&rule.name));
+        let rules = rules.filter_map(|rule| Some((rule.name.clone(), rule.rest()?.clone())));
         let waits: Vec<(RuleName, QuiescenceWait)> = rules.filter(may_fire).collect();
         // `idle` waits only for the rules it names.
         let is_first = |(name, rest): &&(RuleName, QuiescenceWait)| {
