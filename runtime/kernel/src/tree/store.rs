@@ -117,29 +117,17 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         self.part(&chunk.part, |writer| match &chunk.body {
             chunk::Body::Leaf { items, stamps } => writer.leaf(items, stamps, touched),
             chunk::Body::Inner(children) => {
-                let mut levels = 0;
-                writer.formatted(format_args!("[\"i\",{touched},["));
-                for (index, child) in children.iter().enumerate() {
-                    writer.comma(index);
-                    levels = levels.max(writer.chunk(child)?);
-                }
-                writer.raw("]]");
-                Ok(levels + 1)
+                writer.formatted(format_args!("[\"i\",{touched},"));
+                writer.list(children.iter(), |writer, child| writer.chunk(child))
             }
         })
     }
 
     fn leaf(&mut self, items: &'t [Node], stamps: &Stamps, touched: Revision) -> Result<Levels, E> {
-        let mut levels = 0;
         self.formatted(format_args!("[\"l\",{touched},"));
         self.stamps(stamps, items.len());
-        self.raw(",[");
-        for (index, item) in items.iter().enumerate() {
-            self.comma(index);
-            levels = levels.max(self.value(item)?);
-        }
-        self.raw("]]");
-        Ok(levels + 1)
+        self.raw(",");
+        self.list(items.iter(), Self::value)
     }
 
     fn trie(&mut self, trie: &'t Trie) -> Result<Levels, E> {
@@ -147,31 +135,40 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         self.part(&trie.part, |writer| match &trie.body {
             trie::Body::Bucket { entries, stamps } => writer.bucket(entries, stamps, touched),
             trie::Body::Split(split) => {
-                let mut levels = 0;
-                writer.formatted(format_args!("[\"s\",{touched},["));
-                for (index, child) in split.children.iter().enumerate() {
-                    writer.comma(index);
-                    match child {
-                        Some(child) => levels = levels.max(writer.trie(child)?),
-                        None => writer.raw("null"),
+                writer.formatted(format_args!("[\"s\",{touched},"));
+                writer.list(split.children.iter(), |writer, child| match child {
+                    Some(child) => writer.trie(child),
+                    None => {
+                        writer.raw("null");
+                        Ok(0)
                     }
-                }
-                writer.raw("]]");
-                Ok(levels + 1)
+                })
             }
         })
     }
 
     fn bucket(&mut self, entries: &'t [(Key, Node)], stamps: &Stamps, touched: Revision) -> Result<Levels, E> {
-        let mut levels = 0;
         self.formatted(format_args!("[\"b\",{touched},"));
         self.stamps(stamps, entries.len());
-        self.raw(",[");
-        for (index, (key, node)) in entries.iter().enumerate() {
+        self.raw(",");
+        self.list(entries.iter(), |writer, (key, node)| {
+            writer.scalar(key.as_str());
+            writer.raw(",");
+            writer.value(node)
+        })
+    }
+
+    /// Writes the contents of a node, and ends the node.
+    fn list<T>(
+        &mut self,
+        parts: impl Iterator<Item = T>,
+        write: impl Fn(&mut Self, T) -> Result<Levels, E>,
+    ) -> Result<Levels, E> {
+        let mut levels = 0;
+        self.raw("[");
+        for (index, part) in parts.enumerate() {
             self.comma(index);
-            self.scalar(key.as_str());
-            self.raw(",");
-            levels = levels.max(self.value(node)?);
+            levels = levels.max(write(self, part)?);
         }
         self.raw("]]");
         Ok(levels + 1)
