@@ -232,13 +232,13 @@ impl Plan {
             if let Some(missing) = workers.iter().find(|worker| !worker_plans.contains_key(*worker)) {
                 return Err(wrong(format!("there is no worker {missing}")));
             }
+            let in_value = |member: &str, what: &str, at: &str| match rule.trigger.brings_a_value() {
+                true => PointerBuf::parse(at).map_err(|error| wrong(format!("{member}: {error}"))),
+                false => Err(wrong(format!("{member}: nothing comes with this trigger that a {what} could stand in"))),
+            };
             let selector = match &rule.run {
-                Run::Member { .. } if !rule.trigger.brings_a_value() => {
-                    return Err(wrong("run.at: nothing comes with this trigger that a name could stand in".to_owned()));
-                }
                 Run::Member { group, at } => {
-                    let at = PointerBuf::parse(at.as_str()).map_err(|error| wrong(format!("run.at: {error}")))?;
-                    Some(MemberSelector { group: group.clone(), at })
+                    Some(MemberSelector { group: group.clone(), at: in_value("run.at", "name", at)? })
                 }
                 Run::Worker(_) | Run::Group(_) => None,
             };
@@ -263,26 +263,18 @@ impl Plan {
             };
             let when = rule.when.as_ref().map(|source| expressions.compile(source, ExpressionOwner::Rule(rule)));
             let when = when.transpose().map_err(|error| wrong(error.to_string()))?;
-            let lasts = match rule.delay.as_ref().map(|delay| &delay.length) {
-                None => None,
-                Some(blueprint::DelayLength::For(time)) if time.as_ms() > DELAY_MS_MAX => {
-                    return Err(wrong(format!("delay: {time} is longer than a year")));
-                }
-                Some(blueprint::DelayLength::For(time)) => Some(DelayMs::For(time.as_ms())),
-                Some(blueprint::DelayLength::At(_)) if !rule.trigger.brings_a_value() => {
-                    return Err(wrong(
-                        "delay.at: nothing comes with this trigger that a time could stand in".to_owned(),
-                    ));
-                }
-                Some(blueprint::DelayLength::At(at)) => {
-                    let at = PointerBuf::parse(at.as_str()).map_err(|error| wrong(format!("delay.at: {error}")))?;
-                    Some(DelayMs::At(at))
-                }
-            };
-            let delay = rule.delay.as_ref().zip(lasts).map(|(delay, lasts)| {
+            let delay = rule.delay.as_ref().map(|delay| {
+                let length = match &delay.length {
+                    blueprint::DelayLength::For(time) if time.as_ms() > DELAY_MS_MAX => {
+                        return Err(wrong(format!("delay: {time} is longer than a year")));
+                    }
+                    blueprint::DelayLength::For(time) => DelayMs::For(time.as_ms()),
+                    blueprint::DelayLength::At(at) => DelayMs::At(in_value("delay.at", "time", at)?),
+                };
                 let members = delay.except_waits_of.iter().flat_map(|group| blueprint.group(group));
-                Delay { length: lasts, except_waits_of: members.cloned().collect() }
+                Ok(Delay { length, except_waits_of: members.cloned().collect() })
             });
+            let delay = delay.transpose()?;
             let (name, priority, binds) = (rule.name.clone(), rule.priority(), binds(rule, paths)?);
             rules.push(Rule { name, workers, selector, trigger: wakes_on, binds, when, priority, delay });
         }

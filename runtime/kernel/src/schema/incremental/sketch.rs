@@ -7,6 +7,7 @@ use super::plan::PlaceId;
 use super::survey::{Keywords, Opaque, Survey};
 
 /// A place before compilation.
+#[derive(Default)]
 pub(super) struct Sketch {
     pub(super) id: Id,
     pub(super) opaque: Option<Opaque>,
@@ -67,19 +68,7 @@ impl Sketching<'_> {
     }
 
     fn sketch(&mut self, id: Id) -> Sketch {
-        let mut sketch = Sketch {
-            id,
-            opaque: self.survey.opaque(id),
-            applied: false,
-            keywords: Keywords::default(),
-            beside: Vec::new(),
-            members: Vec::new(),
-            patterns: Vec::new(),
-            others: None,
-            names: None,
-            prefix: Vec::new(),
-            items: None,
-        };
+        let mut sketch = Sketch { id, opaque: self.survey.opaque(id), ..Sketch::default() };
         if sketch.opaque.is_some() {
             return sketch;
         }
