@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use jsonptr::{PointerBuf, Token};
+use jsonptr::PointerBuf;
 
 use crate::blueprint::{EventOp, GrantOp};
 use crate::pattern::Pattern;
@@ -54,8 +54,7 @@ fn compare<'a>(path: &PointerBuf, before: Option<&'a Node>, after: Option<&'a No
     events.push(Event { op, path: path.clone(), value });
     for token in children(before, after) {
         let below = |value: Option<&'a Node>| value.and_then(|value| value.child(&token));
-        let mut place = path.clone();
-        place.push_back(Token::new(token.as_str()));
+        let place = path.with_trailing_token(token.as_str());
         compare(&place, below(before), below(after), events);
     }
 }

@@ -187,31 +187,27 @@ impl Pattern {
     /// Replaces names by their bindings; `to` returns `None` for an unbound name.
     #[must_use]
     pub(crate) fn bind<'b>(&self, to: impl Fn(&str) -> Option<&'b str>) -> Self {
-        let bind = |token: &PatternToken| match token {
-            PatternToken::Bound(name) => to(name).map_or_else(|| token.clone(), |to| PatternToken::Literal(to.into())),
-            _ => token.clone(),
-        };
-        Self { tokens: self.tokens.iter().map(bind).collect() }
+        self.replace_names(|name| to(name).map(|to| PatternToken::Literal(to.into())))
     }
 
     /// Returns the pattern that matches all places matched under any binding.
     #[must_use]
     pub fn under_any_binding(&self) -> Self {
-        let widen = |token: &PatternToken| match token {
-            PatternToken::Bound(_) => PatternToken::Any,
-            _ => token.clone(),
-        };
-        Self { tokens: self.tokens.iter().map(widen).collect() }
+        self.replace_names(|_| Some(PatternToken::Any))
     }
 
     /// Turns each name into a literal token in braces.
     #[must_use]
     pub fn with_literal_names(&self) -> Self {
-        let literal = |token: &PatternToken| match token {
-            PatternToken::Bound(name) => PatternToken::Literal(format!("{{{name}}}")),
+        self.replace_names(|name| Some(PatternToken::Literal(format!("{{{name}}}"))))
+    }
+
+    fn replace_names(&self, by: impl Fn(&str) -> Option<PatternToken>) -> Self {
+        let replaced = |token: &PatternToken| match token {
+            PatternToken::Bound(name) => by(name).unwrap_or_else(|| token.clone()),
             _ => token.clone(),
         };
-        Self { tokens: self.tokens.iter().map(literal).collect() }
+        Self { tokens: self.tokens.iter().map(replaced).collect() }
     }
 
     /// Returns the tokens.
@@ -258,6 +254,12 @@ impl Pattern {
             }
         }
         Some(captures)
+    }
+
+    /// Like [`Pattern::captures`], for a place.
+    pub(crate) fn captures_at(&self, place: &Pointer) -> Option<Vec<String>> {
+        let tokens: Vec<_> = place.tokens().map(|token| token.decoded().into_owned()).collect();
+        self.captures(&tokens.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     /// Returns true if it matches the pointer exactly.

@@ -197,24 +197,19 @@ pub(crate) fn reevaluate(
 /// Predicts if a rule would trigger this worker once its name is written to this place. Also true if no rule takes a
 /// name from there, or if its condition cannot be evaluated yet.
 pub fn could_trigger(plan: &Plan, state: &Node, at: &Pointer, worker: &str) -> bool {
-    let decoded = decoded(at);
-    let path: Vec<_> = decoded.iter().map(String::as_str).collect();
     let event = json!({"op": EventOp::Add, "path": at, "captures": [], "worker": null, "version": 0});
     let name = Value::from(worker);
     let mut variables = variables(plan, state, &event, (&name).into(), None);
     variables.insert(WORKER, (&name).into());
-    let wakes_named = |rule: &&Rule| {
-        let is_event =
-            matches!(&rule.trigger, CompiledTrigger::Event { path: pattern, .. } if pattern.captures(&path).is_some());
-        is_event && rule.selector.as_ref().is_some_and(|chosen| chosen.at.is_root())
-    };
-    let mut waking = plan.rules.iter().filter(wakes_named).peekable();
+    let waking = plan.rules.iter().filter_map(|rule| match &rule.trigger {
+        CompiledTrigger::Event { path, .. } if rule.selector.as_ref()?.at.is_root() => {
+            Some((rule, path.captures_at(at)?))
+        }
+        _ => None,
+    });
+    let mut waking = waking.peekable();
     waking.peek().is_none()
-        || waking.any(|rule| {
-            let captures = match &rule.trigger {
-                CompiledTrigger::Event { path: pattern, .. } => pattern.captures(&path).unwrap_or_default(),
-                _ => Vec::new(),
-            };
+        || waking.any(|(rule, captures)| {
             variables.insert(BOUND, rule.binds.bind_captures(&captures).to_value().into());
             rule.when.as_ref().is_none_or(|when| when.evaluate(&variables).unwrap_or(true))
         })
@@ -256,9 +251,7 @@ fn evaluate_for_each(rule: &Rule, pattern: &Pattern, state: &Node, collector: &m
     // Creation rejects documents with more instances.
     let instances = pattern.instances(state, INITIAL_PLACES_MAX);
     for Instance { place, part } in instances {
-        let decoded = decoded(&place);
-        let tokens: Vec<_> = decoded.iter().map(String::as_str).collect();
-        let captures = pattern.captures(&tokens).unwrap_or_default();
+        let captures = pattern.captures_at(&place).unwrap_or_default();
         let (op, version) = (EventOp::Add, Version(0));
         let event = json!({"op": op, "path": place.as_str(), "captures": captures, "worker": null, "version": version});
         let bound = Ok(rule.binds.bind_captures(&captures));
@@ -403,12 +396,8 @@ fn condition_inputs<'a>(
     match trigger {
         Trigger::Event { op, path, version } => {
             let pointer = PointerBuf::parse(path.as_str()).unwrap_or_default();
-            let decoded = decoded(&pointer);
-            let tokens: Vec<_> = decoded.iter().map(String::as_str).collect();
             let captures = match &rule.trigger {
-                CompiledTrigger::Event { path, .. } | CompiledTrigger::Each(path) => {
-                    path.captures(&tokens).map(|captures| json!(captures))
-                }
+                CompiledTrigger::Event { path, .. } | CompiledTrigger::Each(path) => path.captures_at(&pointer),
                 _ => None,
             };
             let event = json!({"op": op, "path": path, "captures": captures, "worker": by, "version": version});

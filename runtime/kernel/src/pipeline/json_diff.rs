@@ -3,7 +3,7 @@
 //! Produces the smallest patch that the grants allow. A value with grants on its parts is compared part by part. A
 //! value with a grant only on the whole is replaced as a whole. Places that were not shown are not compared.
 
-use jsonptr::{Pointer, PointerBuf, Token};
+use jsonptr::{Pointer, PointerBuf};
 use serde_json::{Map, Value, json};
 
 use crate::blueprint::GrantOp;
@@ -59,9 +59,7 @@ impl DiffOp {
 }
 
 fn below(place: &Pointer, token: &str) -> PointerBuf {
-    let mut place = place.to_buf();
-    place.push_back(Token::new(token));
-    place
+    place.with_trailing_token(token)
 }
 
 /// Returns the steps from one known value to another.

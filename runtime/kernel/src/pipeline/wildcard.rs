@@ -109,14 +109,7 @@ fn listed(names: &[String]) -> String {
 
 /// Lists the parts that may be read.
 fn list_readable(container: &Node, above: &Pointer, scene: &WildcardContext<'_>) -> String {
-    let may_see = |step: &PathSegment<'_>| {
-        let mut place = above.to_buf();
-        match step {
-            PathSegment::Index(index) => place.push_back(*index),
-            PathSegment::Key(key) => place.push_back(key.as_str()),
-        }
-        scene.readable.may_ask_for(&place)
-    };
+    let may_see = |step: &PathSegment<'_>| scene.readable.may_ask_for(&step.below(above));
     let seen = container.first_parts().take(EXAMINED_MAX).map(|(step, _)| step).filter(may_see);
     let seen: Vec<PathSegment<'_>> = seen.collect();
     match (&seen[..], container) {

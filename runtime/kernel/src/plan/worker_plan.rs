@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jsonptr::PointerBuf;
 use serde_json::Value;
 
-use super::{CompiledTrigger, Plan, Rule, Step, decoded};
+use super::{CompiledTrigger, Plan, Rule, Step};
 use crate::ablation::Interface;
 use crate::bindings::{BindingSource, Bindings};
 use crate::blueprint::Worker;
@@ -110,9 +110,8 @@ impl Rule {
     /// Returns the bindings of a trigger. `value` is the payload of the signal, if a signal was the trigger.
     pub(crate) fn bindings(&self, trigger: &Trigger, value: Option<&Value>) -> Bindings {
         let of_path = |path: &str, pattern: &Pattern| {
-            let decoded = decoded(&PointerBuf::parse(path).ok()?);
-            let tokens: Vec<&str> = decoded.iter().map(String::as_str).collect();
-            Some(self.binds.bind_captures(&pattern.captures(&tokens)?))
+            let captures = pattern.captures_at(&PointerBuf::parse(path).ok()?)?;
+            Some(self.binds.bind_captures(&captures))
         };
         let bound = match (trigger, &self.trigger, value) {
             (

@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
+use jsonptr::{Pointer, PointerBuf};
+
 use super::array::Top;
 use super::array::chunk::{self, Chunk};
 use super::object::trie::{self, Trie};
@@ -18,6 +20,16 @@ pub enum PathSegment<'a> {
     Index(usize),
     /// The name of a member.
     Key(&'a Key),
+}
+
+impl PathSegment<'_> {
+    /// Returns the place of the part in a container.
+    pub(crate) fn below(self, container: &Pointer) -> PointerBuf {
+        match self {
+            Self::Index(index) => container.with_trailing_token(index),
+            Self::Key(key) => container.with_trailing_token(key.as_str()),
+        }
+    }
 }
 
 /// Order of parts that changed with the same version.

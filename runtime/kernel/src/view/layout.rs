@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use crate::pattern::{Pattern, PatternToken};
+use crate::pattern::Pattern;
 use crate::tree::{self, PathSegment, Revision, equal_by_order};
 
 use super::search::{Found, push_step, push_steps};
@@ -91,7 +91,7 @@ impl<'a> Layout<'a> {
         /// Enough for most states.
         const NODES: usize = 64;
         let root = |pattern: &Pattern| Node {
-            kind: if is_place(pattern) { Kind::Place } else { Kind::Pattern },
+            kind: if pattern.is_place() { Kind::Place } else { Kind::Pattern },
             way: NodePath::Steps(Box::default()),
             value: None,
             length: None,
@@ -193,10 +193,6 @@ impl<'a> Layout<'a> {
             Kind::Place | Kind::Line => false,
         }
     }
-}
-
-pub(super) fn is_place(pattern: &Pattern) -> bool {
-    pattern.tokens().iter().all(|token| matches!(token, PatternToken::Literal(_)))
 }
 
 /// Returns the kind of a value's node. A top-level value is split as soon as it has parts that merit a line.

@@ -280,7 +280,7 @@ impl<'a> Selector<'a, '_> {
             }
             #[cfg(test)]
             super::super::tests::visit();
-            let place = below(container, step);
+            let place = step.below(container);
             way.push(step);
             if self.holds_readable(&place, &way, part) {
                 self.take_at(&place, None, &mut misses);
@@ -391,16 +391,6 @@ fn pointer(path: &[PathSegment<'_>]) -> PointerBuf {
     let mut label = String::new();
     search::push_steps(&mut label, path);
     PointerBuf::parse(label).unwrap_or_default()
-}
-
-/// Returns the place of a part of a container.
-fn below(container: &Pointer, step: PathSegment<'_>) -> PointerBuf {
-    let mut place = container.to_buf();
-    match step {
-        PathSegment::Index(index) => place.push_back(index),
-        PathSegment::Key(key) => place.push_back(key.as_str()),
-    }
-    place
 }
 
 fn id_of(element: &Pointer) -> PointerBuf {

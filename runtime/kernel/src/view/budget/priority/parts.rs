@@ -5,7 +5,7 @@ use jsonptr::Pointer;
 use super::super::super::search::{self, Order, Search};
 use super::super::super::{DISTINCT, summary, text};
 use super::super::Selector;
-use super::{AND_MORE, FROM_THERE, HELD_STEPS, ID, NAME_MAX, NAME_SHARE, NO_ROOM, Page, below, id_of, pointer};
+use super::{AND_MORE, FROM_THERE, HELD_STEPS, ID, NAME_MAX, NAME_SHARE, NO_ROOM, Page, id_of, pointer};
 use crate::expand_request::{RangeStart, TRUNCATION_MARK};
 use crate::pattern::PatternToken;
 use crate::tree::{Node, PathSegment};
@@ -33,7 +33,7 @@ impl<'a> Selector<'a, '_> {
         let container = pointer(path);
         let has_id = |(index, element): (usize, &Node)| {
             let is_it = element.child(ID).and_then(Node::as_str) == Some(name);
-            is_it && self.may_read(&id_of(&below(&container, PathSegment::Index(index))))
+            is_it && self.may_read(&id_of(&PathSegment::Index(index).below(&container)))
         };
         let by_id = elements.iter().enumerate().position(has_id);
         let by_index = || name.parse().ok().filter(|index: &usize| index.to_string() == *name);
@@ -53,7 +53,7 @@ impl<'a> Selector<'a, '_> {
             }
             #[cfg(test)]
             crate::view::tests::visit();
-            let place = below(place, step);
+            let place = step.below(place);
             way.truncate(path.len());
             way.push(step);
             let is_shown = match node {
