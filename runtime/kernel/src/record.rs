@@ -216,18 +216,14 @@ impl Record {
         if chain(previous, &self.header) != self.hash {
             return Err(RecordError::Hash);
         }
-        let header: Columns =
-            serde_json::from_str(&self.header).map_err(|error| RecordError::Unreadable(error.to_string()))?;
-        if header.kind.as_ref().and_then(Value::as_str) != Some(self.kind.as_str()) {
-            return Err(RecordError::Column("kind"));
-        }
-        if header.seq.as_ref().and_then(Value::as_u64) != Some(self.seq.0) {
-            return Err(RecordError::Column("seq"));
-        }
-        if header.at.as_ref().and_then(Value::as_i64) != Some(self.at.0) {
-            return Err(RecordError::Column("at"));
-        }
-        Ok(())
+        let Columns { kind, seq, at } = serde_json::from_str(&self.header).map_err(unreadable)?;
+        let columns = [
+            ("kind", kind == Some(self.kind.as_str().into())),
+            ("seq", seq.and_then(|seq| seq.as_u64()) == Some(self.seq.0)),
+            ("at", at.and_then(|at| at.as_i64()) == Some(self.at.0)),
+        ];
+        let other = columns.into_iter().find(|(_, is_same)| !is_same);
+        other.map_or(Ok(()), |(column, _)| Err(RecordError::Column(column)))
     }
 
     /// Checks that the payload holds exactly the values to which the header commits. If some are erased, only their
@@ -271,7 +267,7 @@ impl Record {
             return Ok(None);
         }
         let erasure = object(&self.payload)?.remove(REDACTED_MEMBER).unwrap_or_default();
-        serde_json::from_value(erasure).map(Some).map_err(|error| RecordError::Unreadable(error.to_string()))
+        serde_json::from_value(erasure).map(Some).map_err(unreadable)
     }
 
     /// Returns, for a record with erased values, the `redacted` record and the commitment to the current payload that
@@ -314,14 +310,13 @@ impl Record {
         }
         fields.extend(self.values()?);
         fields.remove(PRINCIPAL);
-        serde_json::from_value(Value::Object(fields)).map_err(|error| RecordError::Unreadable(error.to_string()))
+        serde_json::from_value(Value::Object(fields)).map_err(unreadable)
     }
 
     /// Returns the external caller that caused the record, if it names one.
     pub fn principal(&self) -> Result<Option<Principal>, RecordError> {
         let principal = self.values()?.remove(PRINCIPAL);
-        let read = principal.map(serde_json::from_value).transpose();
-        read.map_err(|error| RecordError::Unreadable(error.to_string()))
+        principal.map(serde_json::from_value).transpose().map_err(unreadable)
     }
 
     /// Returns the merged fields ([`merge_fields`]) as JSON, written once for all readers of the record.
@@ -370,5 +365,9 @@ fn compact(fields: impl IntoIterator<Item = (impl Serialize, impl Serialize)>) -
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, RecordError> {
-    serde_json::from_str(text).map_err(|error| RecordError::Unreadable(error.to_string()))
+    serde_json::from_str(text).map_err(unreadable)
+}
+
+fn unreadable(error: impl std::fmt::Display) -> RecordError {
+    RecordError::Unreadable(error.to_string())
 }

@@ -18,7 +18,7 @@ const DEFAULT_CHARS: std::ops::RangeInclusive<u32> = 2_000..=200_000;
 const CHARS_PER_TOKEN: u32 = 2;
 
 /// Size of the views of a worker.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ViewSpec {
     /// Maximum size of the view, in `unit`. Absent: derived from the context of the worker's model at board creation.
@@ -28,16 +28,12 @@ pub struct ViewSpec {
     pub unit: Unit,
 }
 
-impl Default for ViewSpec {
-    fn default() -> Self {
-        Self { budget: None, unit: Unit::Chars }
-    }
-}
-
 code_enum! {
     /// Unit of a view's budget.
+    #[derive(Default)]
     Unit {
         /// Unicode scalar values.
+        #[default]
         Chars = "chars",
         /// Tokens of the worker's model, estimated at four characters each.
         Tokens = "tokens",

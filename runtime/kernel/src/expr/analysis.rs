@@ -341,11 +341,7 @@ impl Walk {
         match node {
             Node::Path(..) | Node::Local(_) | Node::Member(..) | Node::Index(..) => looks.extend(self.place(node)),
             Node::Not(of) => self.truths(of, looks),
-            Node::And(a, b) | Node::Or(a, b) => {
-                self.truths(a, looks);
-                self.truths(b, looks);
-            }
-            Node::If(_, a, b) => {
+            Node::And(a, b) | Node::Or(a, b) | Node::If(_, a, b) => {
                 self.truths(a, looks);
                 self.truths(b, looks);
             }

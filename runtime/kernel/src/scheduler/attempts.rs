@@ -20,7 +20,7 @@ impl Scheduler {
         at: Timestamp,
         basis: Arc<ReadSet>,
     ) -> Option<&OpenInvocation> {
-        let (queued, lost, conflicts, deferrals, past) = match self.open.get(&invoked.invocation) {
+        let (mut queued, lost, conflicts, deferrals, past) = match self.open.get(&invoked.invocation) {
             Some(open) => {
                 let deferrals = open.deferrals.clone().map(|deferrals| Deferrals { waiting: None, ..deferrals });
                 (open.queued.clone(), open.lost, open.conflicts, deferrals, open.past.clone())
@@ -33,10 +33,10 @@ impl Scheduler {
         if queued.branch.worker != invoked.worker {
             return None;
         }
-        let mut queued = queued;
         queued.expansion.is_unspent = invoked.is_unspent;
         let attempts = self.attempts.entry(invoked.worker.clone()).or_default();
         *attempts = attempts.saturating_add(1);
+        let admitted = invoked.admitted.clone().unwrap_or_default();
         let open = OpenInvocation {
             queued,
             attempt: invoked.attempt,
@@ -49,13 +49,9 @@ impl Scheduler {
             base: invoked.base,
             view: invoked.view,
             reserved: invoked.reserved,
-            model: invoked
-                .admitted
-                .as_ref()
-                .and_then(|admission| admission.model.clone())
-                .filter(|_| format >= SINCE_FULL_RETRY),
-            price: invoked.admitted.as_ref().and_then(|admission| admission.price.clone()),
-            reply_tokens: invoked.admitted.as_ref().and_then(|admission| admission.reply_tokens),
+            model: admitted.model.filter(|_| format >= SINCE_FULL_RETRY),
+            price: admitted.price,
+            reply_tokens: admitted.reply_tokens,
             since: at,
             deadline: invoked.deadline,
             deferrals,

@@ -10,10 +10,9 @@ use jsonschema::ValidationError;
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use serde_json::{Value, json};
 
+use super::Schema;
 use super::locate::names;
-use super::map::Id;
 use super::meter::Outcome;
-use super::{Schema, SchemaMap};
 use crate::json;
 use crate::rejection::{Code, Violation};
 use crate::text::counted;
@@ -290,9 +289,8 @@ fn keyword_value(schema: &Schema, error: &ValidationError<'_>, path: &str) -> Op
 
 /// Returns the member names that the schema at `parent` describes.
 fn known(schema: &Schema, parent: &str) -> BTreeSet<String> {
-    let map: &SchemaMap = &schema.map;
-    let Some(id): Option<Id> = map.at(parent) else { return BTreeSet::new() };
-    names(map, id).into_iter().map(str::to_owned).collect()
+    let Some(id) = schema.map.at(parent) else { return BTreeSet::new() };
+    names(&schema.map, id).into_iter().map(str::to_owned).collect()
 }
 
 fn unexpected_names(unexpected: &[String], known: &BTreeSet<String>) -> String {

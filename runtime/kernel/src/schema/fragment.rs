@@ -48,13 +48,10 @@ impl Schema {
         attempts.find_map(|(inline, deep)| {
             let mut shown = Attempt { document, map, left: CHARS_MAX, groups: BTreeMap::new(), resolving: Vec::new() };
             let parts = claims.iter().map(|claim| shown.claim(claim, inline, deep)).collect::<Option<Vec<_>>>()?;
-            let mut parts = parts.into_iter();
-            let first = parts.next()?;
-            let others = parts.collect::<Vec<_>>();
-            let whole = if others.is_empty() {
-                first
-            } else {
-                json!({ "anyOf": std::iter::once(first).chain(others).collect::<Vec<_>>() })
+            let whole = match <[Value; 1]>::try_from(parts) {
+                Ok([only]) => only,
+                Err(parts) if parts.is_empty() => return None,
+                Err(parts) => json!({ "anyOf": parts }),
             };
             let of_groups: usize = shown.groups.values().sum();
             (whole.to_string().chars().count() <= CHARS_MAX + of_groups).then_some(whole)

@@ -14,6 +14,7 @@ use crate::ablation::Interface;
 use crate::blueprint::{GrantOp, Intent, Worker};
 use crate::canonical;
 use crate::digest::{Digest, sha256};
+use crate::expressions::push_token;
 use crate::pattern::{PathSyntax, Pattern, PatternToken};
 use crate::record::SINCE_ADMISSION;
 
@@ -297,10 +298,7 @@ fn instance(pattern: &Pattern, op: GrantOp) -> String {
     let mut path = String::new();
     for token in pattern.tokens() {
         match token {
-            PatternToken::Literal(name) => {
-                path.push('/');
-                path.push_str(Token::new(name.as_str()).encoded());
-            }
+            PatternToken::Literal(name) => push_token(&mut path, name),
             PatternToken::Any => path.push_str("/0"),
             PatternToken::Append if op == GrantOp::Insert => path.push_str("/0"),
             PatternToken::Append => path.push_str("/-"),
