@@ -257,6 +257,7 @@ impl<'a> FaultRun<'a> {
         let timeout = call.timeout_ms;
         let text = |text: String, after_ms: u64| reply(call, text, after_ms);
         let words = |ops: &[Value]| reply_format::reply(interface, ops);
+        let said = |(kind, ops): (&'static str, Vec<Value>)| (kind, vec![text(words(&ops), after_ms)]);
         let (kind, deliveries) = match class {
             FaultClass::NoFault => return None,
             FaultClass::InvalidJson => match self.corpus.malformed(random) {
@@ -266,31 +267,24 @@ impl<'a> FaultRun<'a> {
                     (kind, vec![text(broken, after_ms)])
                 }
             },
-            FaultClass::BadPathOrType => {
-                let (kind, spoilt) = corruption::bad_path_or_type(interface, ops.to_vec(), random);
-                (kind, vec![text(words(&spoilt), after_ms)])
-            }
+            FaultClass::BadPathOrType => said(corruption::bad_path_or_type(interface, ops.to_vec(), random)),
             FaultClass::UnauthorizedWrite => {
                 let trespass = scenario.unauthorized_write(worker, document, random);
                 // Alone, or hidden behind an allowed write.
-                let (kind, all) = match random.percent(50) {
+                said(match random.percent(50) {
                     true => ("alone", trespass),
                     false => ("behind_a_due_write", [ops, &trespass].concat()),
-                };
-                (kind, vec![text(words(&all), after_ms)])
+                })
             }
-            FaultClass::FalseClaim => {
-                ("lie", vec![text(words(&scenario.false_claim(worker, document, random)?), after_ms)])
-            }
+            FaultClass::FalseClaim => said(("lie", scenario.false_claim(worker, document, random)?)),
             FaultClass::Cycle => {
                 // Only a worker that can cycle can be caught in a cycle.
                 let nth = self.faults as usize;
-                let steps = scenario.cycle_step(worker, document, self.length.max(2), nth);
-                match (self.length, steps) {
-                    (_, None) => return None,
-                    (1, Some(_)) => ("no_op", vec![text(words(&[]), after_ms)]),
-                    (length, Some(steps)) => (PERIODS[length.min(6) - 2], vec![text(words(&steps), after_ms)]),
-                }
+                let steps = scenario.cycle_step(worker, document, self.length.max(2), nth)?;
+                said(match self.length {
+                    1 => ("no_op", Vec::new()),
+                    length => (PERIODS[length.min(6) - 2], steps),
+                })
             }
             FaultClass::StaleRead => {
                 self.slow = Some((call.invocation, call.attempt, document.clone()));
@@ -318,14 +312,8 @@ impl<'a> FaultRun<'a> {
                 (kind, vec![text(honest, after_ms)])
             }
             FaultClass::LateReply => ("late", vec![text(honest, timeout + 1_000 + self.pace.below(3_600_000))]),
-            FaultClass::Oversized => {
-                let (kind, much) = corruption::oversized(interface, ops.to_vec(), random);
-                (kind, vec![text(words(&much), after_ms)])
-            }
-            FaultClass::InjectedInstruction => {
-                let (kind, deed) = instructions::obey(scenario, worker, document, ops, random);
-                (kind, vec![text(words(&deed), after_ms)])
-            }
+            FaultClass::Oversized => said(corruption::oversized(interface, ops.to_vec(), random)),
+            FaultClass::InjectedInstruction => said(instructions::obey(scenario, worker, document, ops, random)),
             FaultClass::AgentCrash => {
                 (lasting(self.is_lasting), vec![fail(call, after_ms, FailureCode::Crashed, "it is gone")])
             }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use patchboard_kernel::blueprint::Blueprint;
 use serde_json::{Value, json};
 
-use super::{Scenario, add, list, shipped, unknown_members};
+use super::{Scenario, add, list, replace, shipped, unknown_members};
 use crate::random::Random;
 
 static BLUEPRINT: LazyLock<Blueprint> =
@@ -19,25 +19,19 @@ const NEAR: &str = "The market of ";
 
 pub(super) struct Evidence;
 
-/// The given documents, read from the request in the document.
-struct GivenDocuments<'a> {
-    documents: &'a [Value],
+/// Returns the given documents, read from the request in the document.
+fn given(document: &Value) -> &[Value] {
+    list(&document["request"], "documents")
 }
 
-impl<'a> GivenDocuments<'a> {
-    fn of(document: &'a Value) -> Self {
-        Self { documents: list(&document["request"], "documents") }
-    }
+/// Returns the given documents that seem relevant.
+fn sources(document: &Value) -> impl Iterator<Item = &Value> {
+    given(document).iter().filter(|document| claim(document).is_some())
+}
 
-    /// Returns the documents that seem relevant.
-    fn sources(&self) -> impl Iterator<Item = &'a Value> {
-        self.documents.iter().filter(|document| claim(document).is_some())
-    }
-
-    /// Returns the sentences that are claimed.
-    fn claims(&self) -> Vec<&'a str> {
-        self.sources().filter_map(claim).collect()
-    }
+/// Returns the sentences that are claimed.
+fn claims(document: &Value) -> Vec<&str> {
+    sources(document).filter_map(claim).collect()
 }
 
 fn claim(document: &Value) -> Option<&str> {
@@ -109,9 +103,7 @@ impl Scenario for Evidence {
 
     fn answer(&self, worker: &str, woken: Option<&str>, document: &Value) -> Vec<Value> {
         match worker {
-            "planner" => {
-                GivenDocuments::of(document).sources().map(|source| add("/sources/-", source.clone())).collect()
-            }
+            "planner" => sources(document).map(|source| add("/sources/-", source.clone())).collect(),
             "extractor" => {
                 woken_by(woken, document).and_then(claim).map(|claim| add("/claims/-", claim)).into_iter().collect()
             }
@@ -125,10 +117,8 @@ impl Scenario for Evidence {
     }
 
     fn document_errors(&self, document: &Value) -> Vec<String> {
-        let given = GivenDocuments::of(document);
         let mut wrongs = unknown_members(document, &["request", "sources", "claims", "verified", "refused", "answer"]);
-        let sources: Vec<&Value> = given.sources().collect();
-        let claims = given.claims();
+        let (sources, claims) = (sources(document).collect::<Vec<_>>(), claims(document));
         let is_needed = |text: &&str| text.starts_with(NEEDED);
         let (verified, refused): (Vec<&str>, Vec<&str>) = claims.iter().copied().partition(is_needed);
         let texts = [("claims", claims), ("verified", verified), ("refused", refused)];
@@ -165,9 +155,8 @@ impl Scenario for Evidence {
     }
 
     fn is_done(&self, document: &Value) -> bool {
-        let given = GivenDocuments::of(document);
         let needed: Vec<Value> =
-            given.claims().into_iter().filter(|text| text.starts_with(NEEDED)).map(Value::from).collect();
+            claims(document).into_iter().filter(|text| text.starts_with(NEEDED)).map(Value::from).collect();
         document["answer"]["says"] == answer(&needed)["says"]
     }
 
@@ -187,27 +176,22 @@ impl Scenario for Evidence {
             }
             "verifier" => {
                 let claim = add("/claims/-", "It lies on a river.");
-                any(random, vec![claim, answer, json!({"op": "replace", "path": "/claims/0", "value": rival})])
+                any(random, vec![claim, answer, replace("/claims/0", rival)])
             }
             _ => any(
                 random,
-                vec![
-                    add("/verified/-", rival.clone()),
-                    add("/claims/-", rival),
-                    json!({"op": "replace", "path": "/request/question", "value": "?"}),
-                ],
+                vec![add("/verified/-", rival.clone()), add("/claims/-", rival), replace("/request/question", "?")],
             ),
         }
     }
 
     fn false_claim(&self, worker: &str, document: &Value, random: &mut Random) -> Option<Vec<Value>> {
-        let given = GivenDocuments::of(document);
         let invented = format!("{NEEDED}Nowhere was built in {}.", 1000 + random.below(400));
         let idle = |source: &'_ Value| sentences(source).next().map(str::to_owned);
         Some(match worker {
             // An irrelevant document.
             "planner" => {
-                let other = given.documents.iter().find(|one| !given.sources().any(|source| source == *one))?;
+                let other = given(document).iter().find(|one| claim(one).is_none())?;
                 vec![add("/sources/-", other.clone())]
             }
             // Sentences that do not exist, or exist and are irrelevant.
