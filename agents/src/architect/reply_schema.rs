@@ -53,58 +53,22 @@ pub const ORDER: &[&str] = &[
 const ITEMS_MAX: u64 = 16;
 
 /// Members of a blueprint that architects need not write.
-const OMITTED_MEMBERS: [&str; 11] = [
-    "backlog",
-    "boards",
-    "circuit",
-    "departments",
-    "models",
-    "result",
-    "seed",
-    "signals",
-    "use",
-    "workflow",
-    "writers",
-];
+const OMITTED_MEMBERS: &str = "backlog boards circuit departments models result seed signals use workflow writers";
 
 /// Members of a worker that architects may not or need not write.
-const OMITTED_WORKER_MEMBERS: [&str; 12] = [
-    "board",
-    "command",
-    "description",
-    "format",
-    "group",
-    "model",
-    "order",
-    "pass",
-    "program",
-    "restart",
-    "script",
-    "with",
-];
+const OMITTED_WORKER_MEMBERS: &str =
+    "board command description format group model order pass program restart script with";
 
 /// Keywords of the meta-schema that are kept.
-const KEYWORDS: [&str; 11] = [
-    "type",
-    "properties",
-    "required",
-    "additionalProperties",
-    "items",
-    "enum",
-    "const",
-    "anyOf",
-    "minimum",
-    "maximum",
-    "maxItems",
-];
+const KEYWORDS: &str = "type properties required additionalProperties items enum const anyOf minimum maximum maxItems";
 
 /// Returns the schema of an answer, with a member `input` if the board's request is wanted as well.
 pub fn schema(terms: &DesignLimits, wants_input: bool) -> Value {
     let meta: Value = serde_json::from_str(META_SCHEMA).expect("the meta-schema is part of the kernel and tested");
     let mut root = reduced(&meta, &meta, 0);
-    remove(&mut root, "/properties", &OMITTED_MEMBERS);
+    remove(&mut root, "/properties", OMITTED_MEMBERS);
     let worker = "/properties/workers/additionalProperties";
-    remove(&mut root, &format!("{worker}/properties"), &OMITTED_WORKER_MEMBERS);
+    remove(&mut root, &format!("{worker}/properties"), OMITTED_WORKER_MEMBERS);
     let caps = &terms.caps;
     for (pointer, value) in [
         ("/required".to_owned(), required(wants_input)),
@@ -123,15 +87,11 @@ pub fn schema(terms: &DesignLimits, wants_input: bool) -> Value {
             *place = value;
         }
     }
-    remove(&mut root, "/properties/rules/items/properties", &["priority", "urgent", "delay", "bind"]);
+    remove(&mut root, "/properties/rules/items/properties", "priority urgent delay bind");
     // Models keep the word of format 1, `exempt`, which every format has.
-    remove(&mut root, &format!("{worker}/properties/limits/properties"), &["unmetered_concurrency"]);
-    remove(&mut root, &format!("{worker}/properties/writes/items/properties"), &["where"]);
-    remove(
-        &mut root,
-        "/properties/limits/properties",
-        &["edits", "patience", "journal", "dedup", "state_bytes", "depth"],
-    );
+    remove(&mut root, &format!("{worker}/properties/limits/properties"), "unmetered_concurrency");
+    remove(&mut root, &format!("{worker}/properties/writes/items/properties"), "where");
+    remove(&mut root, "/properties/limits/properties", "edits patience journal dedup state_bytes depth");
     // Leaves out schedules and manual rules, because a board that must end cannot wait for them.
     if let Some(Value::Array(forms)) = root.pointer_mut("/properties/rules/items/properties/trigger/anyOf") {
         let is_left_out =
@@ -152,9 +112,9 @@ fn required(wants_input: bool) -> Value {
     always.into_iter().chain(wants_input.then_some("input")).collect()
 }
 
-fn remove(root: &mut Value, pointer: &str, names: &[&str]) {
+fn remove(root: &mut Value, pointer: &str, names: &str) {
     if let Some(members) = root.pointer_mut(pointer).and_then(Value::as_object_mut) {
-        members.retain(|name, _| !names.contains(&name.as_str()));
+        members.retain(|name, _| names.split(' ').all(|one| one != name));
     }
 }
 
@@ -177,7 +137,7 @@ fn reduced(schema: &Value, meta: &Value, depth: usize) -> Value {
     let mut kept = Map::new();
     for (keyword, value) in members {
         let keyword = if keyword == "oneOf" { "anyOf" } else { keyword.as_str() };
-        if !KEYWORDS.contains(&keyword) {
+        if KEYWORDS.split(' ').all(|one| one != keyword) {
             continue;
         }
         let value = match (keyword, value) {
