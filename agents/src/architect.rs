@@ -19,7 +19,6 @@ use patchboard_runtime::options::ArchitectUsage;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use self::review::AcceptedDraft;
 use crate::config::{Architect, DesignLimits, REPAIRS_MAX};
 use patchboard_llm::{Chat, PromptRequest};
 
@@ -199,13 +198,12 @@ pub async fn ask(
 ) -> CallResult {
     let schema = reply_schema::schema(terms, brief.asks_for_input());
     let timeout = std::time::Duration::from_millis(settings.timeout.as_ms());
-    let (by, reply_tokens) = ("architect", settings.reply_tokens);
     chat.complete(&PromptRequest {
-        caller: by,
+        caller: "architect",
         prompt,
         schema: &schema,
         order: reply_schema::ORDER,
-        reply_tokens,
+        reply_tokens: settings.reply_tokens,
         timeout,
         wait_for_provider: true,
     })
@@ -225,7 +223,7 @@ pub async fn design(
     mut tell: impl FnMut(&Round),
 ) -> Result<Design, DesignError> {
     let mut rounds: Vec<Round> = Vec::new();
-    let mut kept: Option<AcceptedDraft> = None;
+    let mut kept: Option<Design> = None;
     for left in (0..=terms.repairs.min(REPAIRS_MAX)).rev() {
         let prompt = prompt::build(brief, terms, &rounds);
         let answer = ask(&prompt).await;
@@ -235,9 +233,13 @@ pub async fn design(
         rounds.push(round);
         match (accepted, kept.take()) {
             // Prefers the draft after advice, unless it has more warnings.
-            (Some(better), Some(before)) if better.warnings() <= before.warnings() => return Ok(better.design(rounds)),
-            (_, Some(before)) => return Ok(before.design(rounds)),
-            (Some(accepted), None) if left == 0 || accepted.advice() == 0 => return Ok(accepted.design(rounds)),
+            (Some(better), Some(before)) if better.findings.len() <= before.findings.len() => {
+                return Ok(Design { rounds, ..better });
+            }
+            (_, Some(before)) => return Ok(Design { rounds, ..before }),
+            (Some(accepted), None) if left == 0 || review::advice(&accepted) == 0 => {
+                return Ok(Design { rounds, ..accepted });
+            }
             (Some(accepted), None) => kept = Some(accepted),
             (None, None) => {}
         }
@@ -248,18 +250,15 @@ pub async fn design(
     Err(DesignError::NoBlueprint { rounds })
 }
 
-fn judge(
-    brief: &DesignRequest,
-    terms: &DesignLimits,
-    prompt: Prompt,
-    answer: CallResult,
-) -> (Round, Option<AcceptedDraft>) {
+fn judge(brief: &DesignRequest, terms: &DesignLimits, prompt: Prompt, answer: CallResult) -> (Round, Option<Design>) {
     match answer {
         Ok(reply) => {
-            let reviewed = review::review(&reply.text, brief, terms);
+            let (findings, accepted) = match review::review(&reply.text, brief, terms) {
+                Ok(accepted) => (accepted.findings.clone(), Some(accepted)),
+                Err(findings) => (findings, None),
+            };
             let draft = review::bounded(&reply.text).to_owned();
-            let round = Round { prompt, draft, findings: reviewed.findings, failure: None, usage: reply.usage };
-            (round, reviewed.accepted)
+            (Round { prompt, draft, findings, failure: None, usage: reply.usage }, accepted)
         }
         Err(failure) => {
             let findings =

@@ -14,7 +14,7 @@ use patchboard_protocols::PLANS;
 use patchboard_runtime::agent::Failure;
 use serde_json::{Value, json};
 
-use super::{Design, DesignRequest, Round, reply_schema, with_documents};
+use super::{Design, DesignRequest, reply_schema, with_documents};
 use crate::config::{Caps, DesignLimits};
 use patchboard_kernel::text::one_line;
 use patchboard_llm::key_order::OrderedJson;
@@ -50,46 +50,14 @@ const COMMENT_MAX: usize = 300;
 const IGNORED_WARNINGS: [&str; 7] =
     ["costly_schema", "costly_shift", "costly_invariant", "default_model", "unused_model", "renamed_field", "capped"];
 
-pub(super) struct Review {
-    /// Errors, or warnings if there is no error.
-    pub(super) findings: Vec<Diagnostic>,
-    /// Accepted draft, if there is no error.
-    pub(super) accepted: Option<AcceptedDraft>,
+/// Returns the number of warnings that justify another call.
+pub(super) fn advice(draft: &Design) -> usize {
+    draft.findings.iter().filter(|finding| !IGNORED_WARNINGS.contains(&finding.code)).count()
 }
 
-/// Draft without an error.
-pub(super) struct AcceptedDraft {
-    blueprint: Blueprint,
-    yaml: String,
-    input: Option<Value>,
-    findings: Vec<Diagnostic>,
-}
-
-impl AcceptedDraft {
-    pub(super) const fn warnings(&self) -> usize {
-        self.findings.len()
-    }
-
-    /// Returns the number of warnings that justify another call.
-    pub(super) fn advice(&self) -> usize {
-        self.findings.iter().filter(|finding| !IGNORED_WARNINGS.contains(&finding.code)).count()
-    }
-
-    pub(super) fn design(self, rounds: Vec<Round>) -> Design {
-        let Self { blueprint, yaml, input, findings } = self;
-        Design { blueprint, yaml, input, findings, rounds }
-    }
-}
-
-/// Reviews an answer in JSON or YAML, with or without a fence around it.
-pub(super) fn review(text: &str, brief: &DesignRequest, terms: &DesignLimits) -> Review {
-    match accept(text, brief, terms) {
-        Ok(accepted) => Review { findings: accepted.findings.clone(), accepted: Some(accepted) },
-        Err(findings) => Review { findings, accepted: None },
-    }
-}
-
-fn accept(text: &str, brief: &DesignRequest, terms: &DesignLimits) -> Result<AcceptedDraft, Vec<Diagnostic>> {
+/// Reviews an answer in JSON or YAML, with or without a fence around it. Returns the draft without its rounds, or its
+/// errors.
+pub(super) fn review(text: &str, brief: &DesignRequest, terms: &DesignLimits) -> Result<Design, Vec<Diagnostic>> {
     let single = |finding| vec![finding];
     if text.len() > ANSWER_MAX {
         let message = format!("the answer is longer than {ANSWER_MAX} bytes");
@@ -132,7 +100,7 @@ fn accept(text: &str, brief: &DesignRequest, terms: &DesignLimits) -> Result<Acc
     let Some(blueprint) = report.blueprint else { return Err(report.findings) };
     let mut findings = report.findings;
     findings.extend(capped);
-    Ok(AcceptedDraft { blueprint, yaml, input, findings })
+    Ok(Design { blueprint, yaml, input, findings, rounds: Vec::new() })
 }
 
 pub(super) fn incomplete_answer(failure: &Failure) -> Diagnostic {

@@ -9,7 +9,7 @@ use crate::config::Architect;
 fn the_example_is_one_that_would_be_accepted() {
     for example in examples() {
         let reviewed = review(&example.to_string(), &DesignRequest::default(), &DesignLimits::default());
-        assert!(reviewed.accepted.is_some(), "{:?}", reviewed.findings);
+        assert!(reviewed.is_ok(), "{:?}", reviewed.err());
     }
 }
 
@@ -60,7 +60,7 @@ fn a_repair_has_room_in_it_too_however_much_went_wrong() {
 #[test]
 fn what_was_wrong_is_reported_with_its_place_code_and_fix() {
     let draft = "{\"blueprint\": 1,\n\"workers\": {}}".to_owned();
-    let findings = review(&draft, &DesignRequest::default(), &DesignLimits::default()).findings;
+    let findings = review(&draft, &DesignRequest::default(), &DesignLimits::default()).expect_err("refused");
     let prompt = build(&DesignRequest::default(), &DesignLimits::default(), &[]);
     let round = Round { prompt, draft, findings, failure: None, usage: None };
     let user = build(&DesignRequest::default(), &DesignLimits::default(), &[round]).user;
@@ -72,7 +72,7 @@ fn what_was_wrong_is_reported_with_its_place_code_and_fix() {
 #[test]
 fn a_draft_that_came_twice_is_not_shown_a_third_time() {
     let draft = "{\"blueprint\": 1}".to_owned();
-    let findings = review(&draft, &DesignRequest::default(), &DesignLimits::default()).findings;
+    let findings = review(&draft, &DesignRequest::default(), &DesignLimits::default()).expect_err("refused");
     let prompt = build(&DesignRequest::default(), &DesignLimits::default(), &[]);
     let round = Round { prompt, draft: draft.clone(), findings, failure: None, usage: None };
     let user = |rounds: &[Round]| build(&DesignRequest::default(), &DesignLimits::default(), rounds).user;
