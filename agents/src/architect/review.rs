@@ -285,17 +285,15 @@ fn fit(blueprint: &Blueprint, input: Option<Value>, brief: &DesignRequest) -> Re
     Ok(None)
 }
 
-#[derive(Clone, Copy)]
-enum CapSource {
-    Operator,
-    Board,
-}
-
 /// Lowers all limits to the caps. Returns the blueprint and a warning for each lowered limit.
 fn cap(mut value: Value, read: &Blueprint, caps: &Caps) -> (Value, Vec<Diagnostic>) {
+    const OPERATOR: (&str, &str) =
+        ("the most that the operator allows", "The operator's caps stand in patchboard.toml, under [architect].");
+    const BOARD: (&str, &str) =
+        ("the limit of the whole board", "The board's own limits stand in the blueprint, under `limits`.");
     let mut lowered = Vec::new();
     // Lowers a limit inside a member, which is created if it is missing.
-    let mut lower = |at: &str, below: &str, name: &str, to: Value, says: CapSource| {
+    let mut lower = |at: &str, below: &str, name: &str, to: Value, (most, help): (&str, &str)| {
         let Some(mut members) = value.pointer_mut(at).and_then(Value::as_object_mut) else { return };
         let mut pointer = format!("{at}/{name}");
         if !below.is_empty() {
@@ -306,35 +304,24 @@ fn cap(mut value: Value, read: &Blueprint, caps: &Caps) -> (Value, Vec<Diagnosti
         }
         let text = to.as_str().map_or_else(|| to.to_string(), str::to_owned);
         members.insert(name.to_owned(), to);
-        let (most, help) = match says {
-            CapSource::Operator => (
-                "the most that the operator allows",
-                "The operator's caps stand in patchboard.toml, under [architect].",
-            ),
-            CapSource::Board => {
-                ("the limit of the whole board", "The board's own limits stand in the blueprint, under `limits`.")
-            }
-        };
         let message = format!("{pointer} was lowered to {text}, {most}");
         lowered.push(Diagnostic { severity: Severity::Warning, ..Diagnostic::new("capped", &pointer, message, help) });
     };
     let limits = &read.limits;
-    for (name, given, most) in [
-        ("commits", limits.commits, caps.commits),
-        ("tokens", limits.tokens, caps.tokens),
-        ("state_bytes", limits.state_bytes, caps.state_bytes),
+    for (name, is_over, most) in [
+        ("commits", limits.commits > caps.commits, caps.commits.into()),
+        ("tokens", limits.tokens > caps.tokens, caps.tokens.into()),
+        ("state_bytes", limits.state_bytes > caps.state_bytes, caps.state_bytes.into()),
+        ("wall", limits.wall > caps.wall, caps.wall.to_string().into()),
     ] {
-        if given > most {
-            lower("", "limits", name, most.into(), CapSource::Operator);
+        if is_over {
+            lower("", "limits", name, most, OPERATOR);
         }
     }
-    if limits.wall > caps.wall {
-        lower("", "limits", "wall", caps.wall.to_string().into(), CapSource::Operator);
-    }
     if read.concurrency > caps.concurrency {
-        lower("", "", "concurrency", caps.concurrency.into(), CapSource::Operator);
+        lower("", "", "concurrency", caps.concurrency.into(), OPERATOR);
     }
-    let says = |is_boards: bool| if is_boards { CapSource::Board } else { CapSource::Operator };
+    let says = |is_boards: bool| if is_boards { BOARD } else { OPERATOR };
     let (tokens, wall): (u64, Duration) = (limits.tokens.min(caps.tokens), limits.wall.min(caps.wall));
     let (of_tokens, of_wall) = (says(limits.tokens < caps.tokens), says(limits.wall < caps.wall));
     // A person uses no tokens, and the grant sets the time limit of its approval.
