@@ -248,7 +248,7 @@ impl AgentRegistry {
             AgentKind::Remote => Some(NO_LEASES.to_owned()),
             // The seats of its board are checked separately.
             AgentKind::Board => None,
-            AgentKind::Builtin(name) => match patchboard_roles::find(name) {
+            AgentKind::Builtin(name) => match Role::from_name(name) {
                 Some(role) => patchboard_roles::config_error(role, worker),
                 None => Some(unavailable(&worker.agent)),
             },
@@ -373,7 +373,7 @@ impl AgentRegistry {
                 Some(leases) => Box::pin(leases.call(call)),
                 None => not_configured(NO_LEASES.to_owned()),
             },
-            kind @ AgentKind::Builtin(name) => match patchboard_roles::find(name) {
+            kind @ AgentKind::Builtin(name) => match Role::from_name(name) {
                 Some(role) => Box::pin(patchboard_roles::answer(role, call, &self.means)),
                 None => not_configured(unavailable(kind)),
             },

@@ -26,7 +26,7 @@ const SAID_CHARS_MAX: usize = 600;
 /// Configuration of a seat, its `with`: pointers into the state, and the number of retries.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct HandoffConfig {
+pub(crate) struct HandoffConfig {
     /// Pointer of the handoffs, by id.
     handoffs: String,
     /// Pointer of the agents: each name with its capabilities.
@@ -44,16 +44,10 @@ impl Default for HandoffConfig {
     }
 }
 
-impl HandoffConfig {
-    fn from_worker(worker: &Worker) -> Result<Self, String> {
-        let with: Self = role_config(worker)?;
-        [&with.handoffs, &with.agents, &with.tasks].into_iter().try_for_each(|place| is_place(place))?;
-        Ok(with)
-    }
-}
-
-pub(crate) fn config_error(worker: &Worker) -> Option<String> {
-    HandoffConfig::from_worker(worker).err()
+pub(crate) fn config(worker: &Worker) -> Result<HandoffConfig, String> {
+    let with: HandoffConfig = role_config(worker)?;
+    [&with.handoffs, &with.agents, &with.tasks].into_iter().try_for_each(|place| is_place(place))?;
+    Ok(with)
 }
 
 /// Advances the handoff that triggered the call by one step.
@@ -71,7 +65,7 @@ struct BoardHandoff {
 }
 
 fn next_step(call: &Call) -> Result<Vec<Value>, NoPatch> {
-    let with = HandoffConfig::from_worker(call.worker_config()).map_err(not_configured)?;
+    let with = config(call.worker_config()).map_err(not_configured)?;
     let Some((seen, is_late)) = triggering_handoff(call, &with)? else {
         return Err(NoPatch::Pass("no handoff has woken it".to_owned()));
     };

@@ -25,30 +25,27 @@ use std::sync::Arc;
 
 use patchboard_kernel::blueprint::Worker;
 use patchboard_protocols::Role;
+use patchboard_protocols::workflow::WorkflowArgs;
 use patchboard_runtime::agent::{Call, CallResult};
 
 use crate::blackboard::vote;
 use crate::context::run_blocking;
 use crate::departments::roles;
+use crate::role_io::role_config;
 
 pub use crate::context::RoleContext;
-
-/// Returns the role of this name.
-pub fn find(name: &str) -> Option<Role> {
-    Role::from_name(name)
-}
 
 /// Checks a seat of a role; returns an error message.
 pub fn config_error(role: Role, worker: &Worker) -> Option<String> {
     match role {
         Role::Begin => roles::places(worker).err(),
         Role::Confirm | Role::Crud | Role::Resolve | Role::Resume => roles::department(worker).err(),
-        Role::Coordinator => room::config_error(worker),
-        Role::Handoff => handoff::config_error(worker),
-        Role::Negotiator => negotiation::config_error(worker),
+        Role::Coordinator => room::config(worker).err(),
+        Role::Handoff => handoff::config(worker).err(),
+        Role::Negotiator => negotiation::config(worker).err(),
         Role::Perceive => roles::into(worker).err(),
-        Role::Vote => vote::config_error(worker),
-        Role::Workflow => workflow::config_error(worker),
+        Role::Vote => vote::config(worker).err(),
+        Role::Workflow => role_config::<WorkflowArgs>(worker).err(),
     }
 }
 

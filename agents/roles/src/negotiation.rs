@@ -16,7 +16,7 @@ use crate::role_io::{NoPatch, is_place, not_configured, read_document, respond, 
 /// Configuration of a seat, its `with`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct NegotiatorConfig {
+pub(crate) struct NegotiatorConfig {
     /// Pointer of the negotiation.
     at: String,
     /// Pointer of the request that opens it.
@@ -41,23 +41,17 @@ impl Default for NegotiatorConfig {
     }
 }
 
-impl NegotiatorConfig {
-    fn from_worker(worker: &Worker) -> Result<Self, String> {
-        let with: Self = role_config(worker)?;
-        is_place(&with.at)?;
-        is_place(&with.request)?;
-        Ok(with)
-    }
-}
-
-pub(crate) fn config_error(worker: &Worker) -> Option<String> {
-    NegotiatorConfig::from_worker(worker).err()
+pub(crate) fn config(worker: &Worker) -> Result<NegotiatorConfig, String> {
+    let with: NegotiatorConfig = role_config(worker)?;
+    is_place(&with.at)?;
+    is_place(&with.request)?;
+    Ok(with)
 }
 
 /// Adds the next steps or asks a person; passes if there are none.
 pub(crate) fn answer(call: &Call, context: &RoleContext) -> CallResult {
     respond(call, || {
-        let with = NegotiatorConfig::from_worker(call.worker_config()).map_err(not_configured)?;
+        let with = config(call.worker_config()).map_err(not_configured)?;
         let Some(session) = read_document::<Session>(call, &with.at)? else {
             return Err(NoPatch::Pass(format!("there is no negotiation at {}", with.at)));
         };

@@ -23,7 +23,7 @@ const RULINGS: [Outcome; 2] = [Outcome::Approved, Outcome::RevisionRequested];
 /// Configuration of a seat, its `with`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct CoordinatorConfig {
+pub(crate) struct CoordinatorConfig {
     /// JSON Pointer of the room.
     room: String,
     /// Group of the critics, if a proposal requests none.
@@ -38,12 +38,10 @@ impl Default for CoordinatorConfig {
     }
 }
 
-impl CoordinatorConfig {
-    fn from_worker(worker: &Worker) -> Result<Self, String> {
-        let with: Self = role_config(worker)?;
-        is_place(&with.room)?;
-        Ok(with)
-    }
+pub(crate) fn config(worker: &Worker) -> Result<CoordinatorConfig, String> {
+    let with: CoordinatorConfig = role_config(worker)?;
+    is_place(&with.room)?;
+    Ok(with)
 }
 
 /// Critics of an artefact, and their time to vote.
@@ -65,13 +63,9 @@ struct RecordedDecision {
     decision: Decision,
 }
 
-pub(crate) fn config_error(worker: &Worker) -> Option<String> {
-    CoordinatorConfig::from_worker(worker).err()
-}
-
 pub(crate) fn answer(call: &Call) -> CallResult {
     respond(call, || {
-        let with = CoordinatorConfig::from_worker(call.worker_config()).map_err(not_configured)?;
+        let with = config(call.worker_config()).map_err(not_configured)?;
         let room = Room { call, with };
         if room.with.unanswered {
             return room.send_back();

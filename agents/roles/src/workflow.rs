@@ -3,17 +3,12 @@
 //! [`engine::compute_turn`] decides; this file turns the decision into a reply. It reads the document and not its view,
 //! so that values passed between nodes may be of any size. The seat may read all of them, and copies them uninspected.
 
-use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::failure::FailureCode;
 use patchboard_kernel::id::RuleName;
 use patchboard_protocols::workflow::{WorkflowArgs, WorkflowCode, engine};
 use patchboard_runtime::agent::{Call, CallResult, Failure};
 
 use crate::role_io::{NoPatch, not_configured, respond, role_config};
-
-pub(crate) fn config_error(worker: &Worker) -> Option<String> {
-    role_config::<WorkflowArgs>(worker).err()
-}
 
 /// Takes the next turn; passes if there is nothing to do, or if the request cannot be met now.
 pub(crate) fn answer(call: &Call) -> CallResult {

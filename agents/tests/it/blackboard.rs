@@ -19,8 +19,8 @@ use patchboard_kernel::record::{Body, Cause, Record};
 use patchboard_kernel::replay;
 use patchboard_kernel::state::State;
 use patchboard_llm::schema::{self, SchemaLevel};
-use patchboard_protocols::PLANS;
 use patchboard_protocols::blackboard::{ReplyFormat, ReplyPurpose, reply_schema};
+use patchboard_protocols::{PLANS, Role};
 use patchboard_roles::blackboard::{self, vote};
 use patchboard_runtime::agent::{Agent, Call, Reply};
 use patchboard_runtime::options::Options;
@@ -277,7 +277,7 @@ fn a_vote_counts_what_its_seat_is_shown() {
     for wrong in [json!({"answer": "/answers"}), json!({"answers": "answers"}), json!({"into": 7})] {
         let failure = answer(fields(wrong.clone()), &["/answers"]).expect_err("it cannot be used");
         assert_eq!(failure.code, FailureCode::NotConfigured, "{wrong}");
-        assert!(vote::config_error(&seat(fields(wrong))).is_some());
+        assert!(patchboard_roles::config_error(Role::Vote, &seat(fields(wrong))).is_some());
     }
 }
 

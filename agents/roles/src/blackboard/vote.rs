@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::elements;
-use crate::role_io::role_config;
+use crate::role_io::{not_configured, role_config};
 
 /// Least length of a long answer in characters.
 const LONG_CHARS_MIN: usize = 100;
@@ -25,52 +25,41 @@ const ANSWERS_MAX: usize = 256;
 const DIGITS_MAX: usize = 100;
 
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct VoteConfig {
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct VoteConfig {
     /// JSON Pointer to the answers, an array of `{from, text}`.
-    #[serde(default = "answers")]
     answers: String,
     /// JSON Pointer to the place for the chosen answer.
-    #[serde(default = "into")]
     into: String,
 }
 
-fn answers() -> String {
-    "/answers".to_owned()
-}
-
-fn into() -> String {
-    "/answer".to_owned()
-}
-
-impl VoteConfig {
-    fn from_worker(worker: &Worker) -> Result<Self, String> {
-        let with: Self = role_config(worker)?;
-        let is_pointer = |place: &str| place.starts_with('/');
-        if is_pointer(&with.answers) && is_pointer(&with.into) {
-            Ok(with)
-        } else {
-            Err("its `with` names places, like {answers: /answers, into: /answer}".to_owned())
-        }
+impl Default for VoteConfig {
+    fn default() -> Self {
+        Self { answers: "/answers".to_owned(), into: "/answer".to_owned() }
     }
 }
 
-/// Returns the configuration problem of a worker, if there is one.
-pub fn config_error(worker: &Worker) -> Option<String> {
-    VoteConfig::from_worker(worker).err()
+pub(crate) fn config(worker: &Worker) -> Result<VoteConfig, String> {
+    let with: VoteConfig = role_config(worker)?;
+    let is_pointer = |place: &str| place.starts_with('/');
+    if is_pointer(&with.answers) && is_pointer(&with.into) {
+        Ok(with)
+    } else {
+        Err("its `with` names places, like {answers: /answers, into: /answer}".to_owned())
+    }
 }
 
 /// Chooses among the answers in the view. Without answers it passes, if it may.
 pub fn answer(call: &Call) -> CallResult {
     let worker = call.worker_config();
-    let with = VoteConfig::from_worker(worker).map_err(|why| Failure::new(FailureCode::NotConfigured, why))?;
+    let with = config(worker).map_err(not_configured)?;
     let tokens: Vec<String> =
         with.answers.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect();
     let place: Vec<&str> = tokens.iter().map(String::as_str).collect();
     let shown = elements::visible_elements(&call.context, &place);
     if elements::count(&call.context, &place).is_some_and(|there| there > shown.len()) {
         let message = format!("not every answer at {} is shown: the seat's view.budget is too small", with.answers);
-        return Err(Failure::new(FailureCode::NotConfigured, message));
+        return Err(not_configured(message));
     }
     let ballots: Vec<VoteAnswer> = shown.into_values().filter_map(VoteAnswer::from_element).take(ANSWERS_MAX).collect();
     let texts: Vec<&str> = ballots.iter().map(|ballot| ballot.text.as_str()).collect();
