@@ -94,15 +94,11 @@ impl ProgramRunner {
                 Some(restart) => self.sessions.ask(call, restart, || self.start(program)).await,
             }
         };
-        match tokio::time::timeout(call.timeout, asking).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let limit = call.timeout.as_secs_f64();
-                let message =
-                    format!("no answer from the program within {limit} s, waiting for its other calls included");
-                Err(Failure::new(FailureCode::Timeout, message))
-            }
-        }
+        tokio::time::timeout(call.timeout, asking).await.unwrap_or_else(|_| {
+            let limit = call.timeout.as_secs_f64();
+            let message = format!("no answer from the program within {limit} s, waiting for its other calls included");
+            Err(Failure::new(FailureCode::Timeout, message))
+        })
     }
 
     /// Kills the programs that keep state for a board.

@@ -338,13 +338,12 @@ impl AgentRegistry {
             format!("no program {name} is configured: add [commands.{name}] with program to patchboard.toml")
         })
     }
-}
 
-impl AgentRegistry {
     /// Opens the tools of a call, if its seat has any.
     async fn tools(&self, call: &Call) -> Result<Option<Box<dyn Tools>>, Failure> {
         let worker = call.worker_config();
-        if worker.files.is_some() && uses_tools(&worker.agent) { self.toolbox.open(call).await } else { Ok(None) }
+        let has_tools = worker.files.is_some() && matches!(worker.agent, AgentKind::Llm | AgentKind::Script);
+        if has_tools { self.toolbox.open(call).await } else { Ok(None) }
     }
 
     fn forward<'a>(&'a self, call: &'a Call, tools: Option<Box<dyn Tools>>) -> BoxFuture<'a, CallResult> {
@@ -455,10 +454,6 @@ impl Agent for ReloadableRegistry {
     fn on_board_ended(&self, board: &BoardId) {
         self.current().on_board_ended(board);
     }
-}
-
-const fn uses_tools(kind: &AgentKind) -> bool {
-    matches!(kind, AgentKind::Llm | AgentKind::Script)
 }
 
 const NO_LEASES: &str = "processes outside reach a remote seat through `patchboard serve` only: run the board there";

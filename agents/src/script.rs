@@ -242,7 +242,6 @@ fn read_failure(entry: &Value) -> Result<Failure, String> {
     #[serde(deny_unknown_fields)]
     struct Fields {
         fail: FailureCode,
-        #[serde(default)]
         message: Option<String>,
     }
     let fields = Fields::deserialize(entry).map_err(|why| format!("no failure: {why}"))?;

@@ -167,11 +167,6 @@ impl Pending<'_> {
 
     fn write(&mut self, answer: Option<&CallResult>) {
         let Some(Key { worker, view, occurrence }) = self.key.take() else { return };
-        let usage = match answer {
-            Some(Ok(reply)) => reply.usage,
-            Some(Err(failure)) => failure.usage,
-            None => None,
-        };
         let reply = answer.and_then(|answer| answer.as_ref().ok());
         let failure = answer.and_then(|answer| answer.as_ref().err());
         let mut tape = self.recorder.cassette.lock();
@@ -188,7 +183,7 @@ impl Pending<'_> {
             failure: failure.map(|failure| RecordedFailure { code: failure.code, message: failure.message.clone() }),
             cancelled: answer.is_none(),
             erased: false,
-            usage,
+            usage: reply.and_then(|reply| reply.usage).or_else(|| failure?.usage),
         };
         tape.entries += 1;
         tape.header = None;

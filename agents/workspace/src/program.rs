@@ -25,7 +25,6 @@ pub struct Program {
     pub env: BTreeMap<String, String>,
     /// Working directory, relative to the configuration's directory. The default is that of this process, or the
     /// directory of the workspace in which it runs.
-    #[serde(default)]
     pub cwd: Option<PathBuf>,
     /// In a workspace: patterns of the files that it may change. The program and other editors of these files exclude
     /// each other.
@@ -35,7 +34,6 @@ pub struct Program {
     #[serde(default)]
     pub arguments: bool,
     /// In a workspace: time limit, at most and by default 10 minutes.
-    #[serde(default)]
     pub timeout: Option<Duration>,
 }
 

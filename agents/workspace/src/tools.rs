@@ -124,7 +124,6 @@ struct Diff {
 #[serde(deny_unknown_fields)]
 struct Commit {
     message: String,
-    #[serde(default)]
     author: Option<String>,
 }
 

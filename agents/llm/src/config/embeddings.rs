@@ -21,7 +21,6 @@ pub struct Embeddings {
     /// Provider's name of the model.
     pub model: String,
     /// Environment variable that holds the API key; if absent, no key is sent.
-    #[serde(default)]
     pub api_key_env: Option<String>,
     /// Program and arguments that print the API key, as for a model.
     #[serde(default, deserialize_with = "program")]

@@ -74,7 +74,6 @@ pub struct Model {
     #[serde(default, deserialize_with = "effort")]
     pub reasoning_effort: Option<String>,
     /// Sampling seed, for providers that support one.
-    #[serde(default)]
     pub seed: Option<i64>,
     /// Members added to the body of a request. They replace optional members that PatchBoard writes.
     #[serde(default, deserialize_with = "extra_body")]
