@@ -30,7 +30,7 @@ impl Engineer {
         let files = json!({"edit": ["**"], "run": ["where"]});
         let access = Access::compile(&serde_json::from_value(files).expect("access")).expect("patterns");
         let author = EditAuthor { access, ..author };
-        assert!(Worktree::is_for(&author, &shop.workspace));
+        assert!(author.has_tree(shop.workspace.spec()));
         let tree = Worktree::open(&shop.workspace, author.clone()).await.expect("a tree");
         let program =
             vec!["sh".to_owned(), "-c".to_owned(), "pwd; cat a.py; echo made > made.txt; echo k > k.key".to_owned()];

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use patchboard_kernel::digest::sha256;
 use patchboard_kernel::files::{FileEntry, FilePath};
+use serde::Serialize;
 use tokio::time::Instant;
 
 pub use self::omissions::Omissions;
@@ -67,7 +68,7 @@ impl Default for Window {
 }
 
 /// A new commit.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Commit {
     /// Hash of the commit.
     pub hash: String,

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::boards::Workspaces;
 use super::edit_author::EditAuthor;
 use super::editor::{self, EditConcurrency};
+use super::git::error::GitError;
 use super::git::{self, CommitResult, Window, diff};
 use super::program::GIT;
 use super::programs::{ProgramCode, ProgramError, ProgramResult, Runner, run, run_in};
@@ -25,11 +26,8 @@ use crate::program::Program;
 use patchboard_kernel::text::counted;
 use patchboard_runtime::tools::{BoxFuture, Memory, ToolDefinition, ToolOutput, Toolbox, Tools, checkpoint, cut};
 
-/// Lookup of the operator's programs by name.
-pub trait Programs: Send + Sync {
-    /// Returns the program of a name.
-    fn program(&self, name: &str) -> Option<&Program>;
-}
+/// The operator's programs by name.
+type Programs = BTreeMap<String, Program>;
 
 /// Returns the tools available to an author.
 pub fn definitions(author: &EditAuthor, spec: &WorkspaceSpec) -> Vec<ToolDefinition> {
@@ -139,7 +137,7 @@ struct Merge {
 pub async fn call(
     session: &mut Session,
     tree: Option<&Worktree>,
-    programs: &dyn Programs,
+    programs: &Programs,
     name: &str,
     arguments: Value,
     room: usize,
@@ -151,7 +149,7 @@ pub async fn call(
 async fn call_tool(
     session: &mut Session,
     tree: Option<&Worktree>,
-    programs: &dyn Programs,
+    programs: &Programs,
     name: &str,
     arguments: Value,
     room: usize,
@@ -161,27 +159,20 @@ async fn call_tool(
         return Err(no_such_tool(name));
     }
     Ok(match name {
-        "run" => run_program(session, tree, programs, &read(arguments)?).await,
+        "run" => run_program(session, tree, programs, &read(arguments)?).await?,
         "diff" => {
             let Diff { paths, skip } = read(arguments)?;
-            match diff(session.workspace(), session.author(), &paths, Window { skip, room }).await {
-                Ok(text) if text.is_empty() => {
-                    let of = if paths.is_empty() { "" } else { " of these files" };
-                    let text = format!("There is nothing{of} that is not committed.\n");
-                    CommandResult::success(text, json!({"diff": ""}))
-                }
-                Ok(text) => CommandResult::success(text.clone(), json!({ "diff": text })),
-                Err(error) => CommandResult::error(error.code(), error.to_string()),
-            }
+            let text = diff(session.workspace(), session.author(), &paths, Window { skip, room }).await?;
+            let of = if paths.is_empty() { "" } else { " of these files" };
+            let nothing = format!("There is nothing{of} that is not committed.\n");
+            CommandResult::success(if text.is_empty() { nothing } else { text.clone() }, json!({ "diff": text }))
         }
         "merge" => {
             let Merge { author } = read(arguments)?;
-            match merge(session.workspace(), session.author(), &author).await {
-                Ok(text) => CommandResult::success(text.clone(), json!({ "merged": text })),
-                Err(error) => CommandResult::error(error.code(), error.to_string()),
-            }
+            let text = merge(session.workspace(), session.author(), &author).await?;
+            CommandResult::success(text.clone(), json!({ "merged": text }))
         }
-        "commit" => commit(session, &read(arguments)?).await,
+        "commit" => commit(session, &read(arguments)?).await?,
         command => {
             let Value::Object(arguments) = arguments else {
                 let message = "The arguments cannot be used: they are no object.";
@@ -210,14 +201,14 @@ fn read<T: serde::de::DeserializeOwned>(arguments: Value) -> Result<T, CommandRe
 async fn run_program(
     session: &Session,
     tree: Option<&Worktree>,
-    programs: &dyn Programs,
+    programs: &Programs,
     request: &Run,
-) -> CommandResult {
+) -> Result<CommandResult, GitError> {
     let may = session.author().access.spec().run.iter().any(|name| *name == request.program && name != GIT);
     let label = session.author().label();
     let runner = Runner { label, env: &[] };
     let (workspace, name, arguments) = (session.workspace(), &request.program, &request.arguments);
-    let ran = match (programs.program(name).filter(|_| may), tree) {
+    let ran = match (programs.get(name).filter(|_| may), tree) {
         (Some(program), None) => run(workspace, name, program, arguments, runner).await,
         (Some(program), Some(tree)) => run_in(tree.path(), workspace, name, program, arguments, runner).await,
         (None, _) => Err(ProgramError::Program(
@@ -225,65 +216,54 @@ async fn run_program(
             format!("there is no program {} that you may run", patchboard_kernel::text::one_line(&request.program, 80)),
         )),
     };
-    match ran {
-        Ok(ProgramResult { exit, stdout, stderr, changed, others, unreported }) => {
-            let ended = exit.map_or_else(|| "a signal ended it".to_owned(), |code| format!("exit code {code}"));
-            let named = |what: &str, paths: &[FilePath]| match paths {
-                [] => String::new(),
-                paths => format!("{what}: {}\n", paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
-            };
-            let text = format!(
-                "{} ended: {ended}\n{}{}{}standard output:\n{stdout}\nstandard error:\n{stderr}",
-                request.program,
-                named("changed", &changed),
-                named("changed, though it may not change them", &others),
-                unreported.iter().map(|said| format!("{said}\n")).collect::<String>(),
-            );
-            let data = json!({
-                "exit": exit, "stdout": stdout, "stderr": stderr, "changed": changed, "others": others, "untold": unreported,
-            });
-            CommandResult::success(text, data)
-        }
-        Err(error) => CommandResult::error(error.code(), error.to_string()),
-    }
+    let ProgramResult { exit, stdout, stderr, changed, others, unreported } = ran?;
+    let ended = exit.map_or_else(|| "a signal ended it".to_owned(), |code| format!("exit code {code}"));
+    let named = |what: &str, paths: &[FilePath]| match paths {
+        [] => String::new(),
+        paths => format!("{what}: {}\n", paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+    };
+    let text = format!(
+        "{} ended: {ended}\n{}{}{}standard output:\n{stdout}\nstandard error:\n{stderr}",
+        request.program,
+        named("changed", &changed),
+        named("changed, though it may not change them", &others),
+        unreported.iter().map(|said| format!("{said}\n")).collect::<String>(),
+    );
+    let data = json!({
+        "exit": exit, "stdout": stdout, "stderr": stderr, "changed": changed, "others": others, "untold": unreported,
+    });
+    Ok(CommandResult::success(text, data))
 }
 
-async fn commit(session: &Session, request: &Commit) -> CommandResult {
-    match git::commit(session.workspace(), session.author(), &request.message, request.author.as_deref()).await {
-        Ok(CommitResult { commits, omissions }) => {
-            let left_out = omissions.messages();
-            let lines = commits.iter().map(|commit| {
-                let with: Vec<&str> = commit.others.iter().map(String::as_str).collect();
-                let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
-                let hash = &commit.hash[..commit.hash.len().min(12)];
-                format!("{hash} by {}{with}: {}\n", commit.author, counted(commit.files.len(), "file"))
-            });
-            let each = commits
-                .iter()
-                .map(|commit| json!({"hash": commit.hash, "author": commit.author, "others": commit.others, "files": commit.files}));
-            let text = lines.chain(left_out.iter().map(|said| format!("{said}\n"))).collect();
-            CommandResult::success(text, json!({"commits": each.collect::<Vec<_>>(), "left_out": left_out}))
-        }
-        Err(error) => CommandResult::error(error.code(), error.to_string()),
-    }
+async fn commit(session: &Session, Commit { message, author }: &Commit) -> Result<CommandResult, GitError> {
+    let committed = git::commit(session.workspace(), session.author(), message, author.as_deref()).await?;
+    let CommitResult { commits, omissions } = committed;
+    let left_out = omissions.messages();
+    let lines = commits.iter().map(|commit| {
+        let with: Vec<&str> = commit.others.iter().map(String::as_str).collect();
+        let with = if with.is_empty() { String::new() } else { format!(", with {}", with.join(", ")) };
+        let hash = &commit.hash[..commit.hash.len().min(12)];
+        format!("{hash} by {}{with}: {}\n", commit.author, counted(commit.files.len(), "file"))
+    });
+    let text = lines.chain(left_out.iter().map(|said| format!("{said}\n"))).collect();
+    Ok(CommandResult::success(text, json!({"commits": commits, "left_out": left_out})))
 }
 
-/// The operator's programs by name.
-impl Programs for BTreeMap<String, Program> {
-    fn program(&self, name: &str) -> Option<&Program> {
-        self.get(name)
+impl From<GitError> for CommandResult {
+    fn from(error: GitError) -> Self {
+        Self::error(error.code(), error.to_string())
     }
 }
 
 /// Workspace tools for the agents that run in this process.
 pub struct WorkspaceTools {
     workspaces: Arc<Workspaces>,
-    programs: Arc<BTreeMap<String, Program>>,
+    programs: Arc<Programs>,
 }
 
 impl WorkspaceTools {
     /// Creates the tools for these directories and programs.
-    pub fn new(workspaces: Arc<Workspaces>, programs: BTreeMap<String, Program>) -> Self {
+    pub fn new(workspaces: Arc<Workspaces>, programs: Programs) -> Self {
         Self { workspaces, programs: Arc::new(programs) }
     }
 }
@@ -303,18 +283,19 @@ impl Toolbox for WorkspaceTools {
     fn open<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Result<Option<Box<dyn Tools>>, Failure>> {
         Box::pin(async move {
             let Some(access) = call.context.worker_plan().files.as_deref().cloned() else { return Ok(None) };
+            let not_configured = |why: String| Failure::new(FailureCode::NotConfigured, why);
             if let Some(reason) = self.workspaces.unusable_reason(&call.context.plan().blueprint, access.spec()) {
-                return Err(Failure::new(FailureCode::NotConfigured, reason));
+                return Err(not_configured(reason));
             }
             let workspace = self.workspaces.get(&call.board).await;
-            let workspace = workspace.map_err(|error| Failure::new(FailureCode::NotConfigured, error.to_string()))?;
+            let workspace = workspace.map_err(|error| not_configured(error.to_string()))?;
             let of = EditAttempt { invocation: call.invocation, attempt: call.attempt };
             let author = EditAuthor { attempt: of, access, worker: call.worker.to_string(), name: None };
-            let tree = match Worktree::is_for(&author, &workspace) {
+            let tree = match author.has_tree(workspace.spec()) {
                 true => Some(Worktree::open(&workspace, author.clone()).await),
                 false => None,
             };
-            let tree = tree.transpose().map_err(|error| Failure::new(FailureCode::NotConfigured, error.to_string()))?;
+            let tree = tree.transpose().map_err(|error| not_configured(error.to_string()))?;
             let session = Session::new(workspace, author);
             let tools = AttemptTools { call: call.clone(), session, tree, programs: Arc::clone(&self.programs) };
             Ok(Some(Box::new(tools) as Box<dyn Tools>))
@@ -326,7 +307,7 @@ struct AttemptTools {
     call: Call,
     session: Session,
     tree: Option<Worktree>,
-    programs: Arc<BTreeMap<String, Program>>,
+    programs: Arc<Programs>,
 }
 
 impl Tools for AttemptTools {
@@ -344,7 +325,7 @@ impl Tools for AttemptTools {
                 Ok(arguments) => arguments,
                 Err(error) => return ToolOutput::error(cut(format!("The arguments are not JSON: {error}."), room)),
             };
-            let result = call(&mut self.session, self.tree.as_ref(), &*self.programs, name, arguments, room).await;
+            let result = call(&mut self.session, self.tree.as_ref(), &self.programs, name, arguments, room).await;
             ToolOutput { is_error: result.is_error(), text: result.text }
         })
     }

@@ -69,11 +69,6 @@ impl From<WorktreeError> for CommandResult {
 }
 
 impl Worktree {
-    /// Returns whether the author works in a tree of its own.
-    pub fn is_for(author: &EditAuthor, workspace: &Workspace) -> bool {
-        author.has_tree(workspace.spec())
-    }
-
     /// Opens an author's tree: a new one from the last commit, or the existing one updated to it. Conflicting changes
     /// in the tree are reverted, and the author is informed.
     pub async fn open(workspace: &Arc<Workspace>, author: EditAuthor) -> Result<Self, GitError> {
