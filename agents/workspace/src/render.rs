@@ -14,6 +14,9 @@ use patchboard_kernel::text::{counted, is_or_are};
 /// Maximum number of names in a list.
 const LISTED_MAX: usize = 2_000;
 
+/// Maximum number of files named in a sentence.
+const NAMED_MAX: usize = 20;
+
 /// Characters reserved for the note at the end of a view or list.
 const NOTE_CHARS: usize = 250;
 
@@ -129,6 +132,15 @@ pub fn list(lines: &[String], room: usize) -> (String, usize) {
         }
     }
     (text, listed)
+}
+
+/// Lists the first names of these files in a sentence, and counts the rest.
+pub(super) fn names(paths: &[FilePath]) -> String {
+    let named: Vec<&str> = paths.iter().take(NAMED_MAX).map(FilePath::as_str).collect();
+    match paths.len() - named.len() {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
 }
 
 /// Returns the search limits for this room.

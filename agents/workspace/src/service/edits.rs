@@ -9,9 +9,7 @@ use patchboard_runtime::error::RuntimeError;
 
 use super::super::disk::DiskError;
 use super::super::disk::locks::LockError;
-
-/// Maximum number of files named in a report of rejected changes.
-const NAMED_MAX: usize = 20;
+use super::super::render;
 
 fn join_messages(rejection: &Rejection) -> String {
     let each: Vec<_> =
@@ -162,16 +160,8 @@ impl ExternalChanges {
     /// Returns one sentence per rejected report; empty if there is none.
     pub fn messages(&self) -> Vec<String> {
         let one = |RejectedFiles { paths, rejection }: &RejectedFiles| {
-            let named: Vec<&str> = paths.iter().take(NAMED_MAX).map(FilePath::as_str).collect();
-            let more = match paths.len().saturating_sub(NAMED_MAX) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            format!(
-                "{}{more} changed in a way that the board does not allow: {}",
-                named.join(", "),
-                join_messages(rejection)
-            )
+            let (named, why) = (render::names(paths), join_messages(rejection));
+            format!("{named} changed in a way that the board does not allow: {why}")
         };
         self.rejected.iter().map(one).collect()
     }

@@ -10,6 +10,7 @@ use patchboard_kernel::files::{
 use patchboard_kernel::rejection::Code;
 use serde_json::json;
 
+use super::super::render;
 use super::super::service::{CurrentFile, DecidedEdit, EditOutcome, ProposedChange};
 use super::super::text::command::EditBasis;
 use super::super::text::edit::EditCommand;
@@ -25,9 +26,6 @@ const AROUND: u32 = 4;
 
 /// Characters of the snippet shown after an edit.
 const SNIPPET_CHARS_MAX: usize = 8_000;
-
-/// Forgotten files that a message lists by name.
-const NAMED_MAX: usize = 20;
 
 impl Session {
     /// Checks access. Files that the author may not view are not disclosed, and no edit is tried on one that it may not
@@ -225,15 +223,10 @@ impl Session {
 
 /// Builds the error for reads of more files than an edit can declare.
 fn too_many(forgotten: &[FilePath]) -> CommandError {
-    let named: Vec<&str> = forgotten.iter().take(NAMED_MAX).map(FilePath::as_str).collect();
-    let more = match forgotten.len().saturating_sub(NAMED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let message = format!(
         "You have read more than can be held against an edit, so what you have read longest ago is not known any more: \
-         {}{more}. Nothing was written. Read again what of that your edit depends on, and try again.",
-        named.join(", ")
+         {}. Nothing was written. Read again what of that your edit depends on, and try again.",
+        render::names(forgotten)
     );
     CommandError::Session(SessionCode::ReadsLost, message)
 }
