@@ -119,14 +119,9 @@ impl Workspaces {
 
     /// Opens the directory of a board; `None` if the board has ended or its slot is gone or replaced.
     async fn attach(&self, board: &BoardHandle, activation: u64) -> Result<Option<Arc<Workspace>>, WorkspaceError> {
-        let opened = self.open(board, activation).await;
-        let (opened, watched) = match opened {
-            Ok((workspace, watched)) => (Ok(workspace), watched),
-            Err(error) => (Err(error), None),
-        };
-        let state = match &opened {
-            Ok(workspace) => State::Open(Arc::clone(workspace)),
-            Err(error) => State::Failed(error.to_string()),
+        let (state, watched, opened) = match self.open(board, activation).await {
+            Ok((workspace, watched)) => (State::Open(Arc::clone(&workspace)), watched, Ok(workspace)),
+            Err(error) => (State::Failed(error.to_string()), None, Err(error)),
         };
         {
             let mut boards = self.boards.lock();

@@ -139,34 +139,7 @@ impl Metrics {
             lines.insert(change.path.clone(), there);
         }
     }
-}
 
-/// Computes the statistics of records in journal order. Only the given records count, for example those of a first
-/// round.
-pub fn metrics(records: &[Record]) -> Result<Metrics, RecordError> {
-    let mut metrics = Metrics::default();
-    // Files with a rejected edit of an author and no accepted one since.
-    let mut rejected_pairs: BTreeSet<(String, FilePath)> = BTreeSet::new();
-    let mut lines = Lines::new();
-    for record in records {
-        match record.body()? {
-            Body::Committed(committed) => {
-                let Some(edit) = edit(&committed.by, committed.written.as_deref()) else { continue };
-                metrics.count(&committed.by, &edit, None, &mut rejected_pairs);
-                let author = edit.of.is_some().then(|| author_of(&committed.by, &edit));
-                metrics.follow(&edit, author.as_ref(), &mut lines);
-            }
-            Body::Rejected(rejected) => {
-                let Some(edit) = edit(&rejected.by, Some(&rejected.reply)) else { continue };
-                metrics.count(&rejected.by, &edit, Some(rejected.code.as_str()), &mut rejected_pairs);
-            }
-            _ => {}
-        }
-    }
-    Ok(metrics)
-}
-
-impl Metrics {
     fn count(
         &mut self,
         by: &Author,
@@ -193,6 +166,31 @@ impl Metrics {
             }
         }
     }
+}
+
+/// Computes the statistics of records in journal order. Only the given records count, for example those of a first
+/// round.
+pub fn metrics(records: &[Record]) -> Result<Metrics, RecordError> {
+    let mut metrics = Metrics::default();
+    // Files with a rejected edit of an author and no accepted one since.
+    let mut rejected_pairs: BTreeSet<(String, FilePath)> = BTreeSet::new();
+    let mut lines = Lines::new();
+    for record in records {
+        match record.body()? {
+            Body::Committed(committed) => {
+                let Some(edit) = edit(&committed.by, committed.written.as_deref()) else { continue };
+                metrics.count(&committed.by, &edit, None, &mut rejected_pairs);
+                let author = edit.of.is_some().then(|| author_of(&committed.by, &edit));
+                metrics.follow(&edit, author.as_ref(), &mut lines);
+            }
+            Body::Rejected(rejected) => {
+                let Some(edit) = edit(&rejected.by, Some(&rejected.reply)) else { continue };
+                metrics.count(&rejected.by, &edit, Some(rejected.code.as_str()), &mut rejected_pairs);
+            }
+            _ => {}
+        }
+    }
+    Ok(metrics)
 }
 
 pub(super) fn author_of(by: &Author, edit: &Edit) -> String {
