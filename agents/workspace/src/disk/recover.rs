@@ -10,7 +10,7 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use super::error::DiskError;
-use super::replace::{ApplyOutcome, ChangeNote, SlotContent, StagedChange, StagedOutcome};
+use super::replace::{ApplyOutcome, ChangeNote, StagedChange, StagedOutcome};
 use super::{Disk, PathCheck, dir_fd};
 
 /// Maximum size of a note in bytes: one path in JSON and two hashes.
@@ -102,7 +102,7 @@ impl Disk {
         }
         let mut put = None;
         if self.slot(&staged.old_slot())?.is_some() {
-            put = Some(as_put(self.displace_foreign(plan, &staged.old_slot())?));
+            put = Some(self.displace_foreign(plan, &staged.old_slot())?);
         }
         match self.slot(&staged.new_slot())? {
             // The staged content: not yet in place, or in place already.
@@ -122,7 +122,7 @@ impl Disk {
                 }))
             }
             // The previous content, exchanged with the staged one.
-            Some(_) => self.displace_foreign(plan, &staged.new_slot()).map(|look| StagedOutcome::Applied(as_put(look))),
+            Some(_) => self.displace_foreign(plan, &staged.new_slot()).map(StagedOutcome::Applied),
             None => Ok(StagedOutcome::Applied(put.unwrap_or(ApplyOutcome::Done))),
         }
     }
@@ -164,12 +164,5 @@ impl Disk {
         let mut text = Vec::new();
         file.take(NOTE_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
         Ok(serde_json::from_slice(&text).ok())
-    }
-}
-
-fn as_put(look: SlotContent) -> ApplyOutcome {
-    match look {
-        SlotContent::Expected => ApplyOutcome::Done,
-        SlotContent::Foreign(found) => ApplyOutcome::Displaced(found),
     }
 }

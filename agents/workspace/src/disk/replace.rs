@@ -133,14 +133,6 @@ impl Swap {
     }
 }
 
-/// Result of examining the content that was taken out.
-pub(super) enum SlotContent {
-    /// The content expected, or the new content itself.
-    Expected,
-    /// External content, now kept.
-    Foreign(ExternalContent),
-}
-
 impl Disk {
     /// Makes a change durable: the new `text`, or a removal if `None`. `from` is the hash of the current content.
     /// Fails if the file is not served, would not be with this text, or cannot be written, as far as that is known
@@ -277,10 +269,7 @@ impl Disk {
                 Err(Errno::NOENT) => continue,
                 Err(error) => return Err(fails(error)),
             }
-            let found = match self.displace_foreign(&staged.plan, &slot)? {
-                SlotContent::Expected => ApplyOutcome::Done,
-                SlotContent::Foreign(found) => ApplyOutcome::Displaced(found),
-            };
+            let found = self.displace_foreign(&staged.plan, &slot)?;
             if self.swap == Swap::Exchange {
                 return self.durable(&parent, path).map(|()| found);
             }
@@ -325,13 +314,13 @@ impl Disk {
         self.durable(parent, path).map(|()| put)
     }
 
-    /// Examines the content taken out, and keeps it if it is not the expected one.
-    pub(super) fn displace_foreign(&self, plan: &ChangeNote, slot: &str) -> Result<SlotContent, DiskError> {
+    /// Examines the content taken out, and keeps it if it is neither the expected one nor the new content itself.
+    pub(super) fn displace_foreign(&self, plan: &ChangeNote, slot: &str) -> Result<ApplyOutcome, DiskError> {
         let found = self.examine(slot).map_err(|error| failed(&plan.path, error))?;
         if found.hash.is_some() && (found.hash == plan.from || found.hash == plan.to) {
-            return Ok(SlotContent::Expected);
+            return Ok(ApplyOutcome::Done);
         }
-        self.displace(slot, found).map(SlotContent::Foreign)
+        self.displace(slot, found).map(ApplyOutcome::Displaced)
     }
 
     /// Reads the content of a staging slot.
