@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use patchboard_kernel::blueprint::{Granularity, Presentation};
+use patchboard_kernel::blueprint::Granularity;
 use patchboard_kernel::files::{
     FileEntry, FilePath, FileRead, Hunk, LineRange, LineShift, PastEdit, ReadState, check_read, count, shift_lines,
     union,
@@ -87,16 +87,11 @@ impl Session {
         let others = stale.iter().flat_map(|(path, standing)| KnownFile::for_path(self, path, standing, granularity));
         let stale: Vec<KnownFile> = all.into_iter().chain(others).collect();
         let spec = self.workspace.spec();
-        let presentation = match spec.presentation {
-            Presentation::Full => rejection_context::DetailLevel::Full,
-            Presentation::Diff => rejection_context::DetailLevel::Diff,
-            Presentation::Brief => rejection_context::DetailLevel::Brief,
-        };
         let moved: Vec<ChangedFile<'_>> = stale.iter().map(KnownFile::changed_file).collect();
         let rejected =
             RejectedEdit { code: rejection.code.as_str(), message, target: target.changed_file(), stale: &moved };
         let budget = usize::try_from(spec.payload).unwrap_or(rejection_context::BUDGET).min(self.room);
-        let payload = rejection_context::build_context(&rejected, presentation, budget);
+        let payload = rejection_context::build_context(&rejected, spec.presentation, budget);
         self.count_as_read(&payload, &target, &stale);
         let data = serde_json::to_value(&payload).unwrap_or_default();
         Ok(CommandResult { text: payload.text, data, code: Some(rejection.code.as_str().to_owned()) })

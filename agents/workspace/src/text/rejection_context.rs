@@ -7,8 +7,9 @@
 
 use std::fmt::Write as _;
 
+use patchboard_kernel::blueprint::Presentation;
 use patchboard_kernel::files::{FilePath, LineRange, LineShift, count, union};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::diff::{Diff, unified, unified_in};
 use super::hunks::hunks;
@@ -23,19 +24,6 @@ pub const BUDGET_MIN: usize = 2_500;
 
 /// Lines of context around the lines read, in the target's content.
 const AROUND: u32 = 3;
-
-/// Level of detail.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DetailLevel {
-    /// Differences, and all of the target's content.
-    Full,
-    /// Differences in the lines read, and the target's content there if its difference is unknown.
-    #[default]
-    Diff,
-    /// Names of the changed files and of the authors of the changes.
-    Brief,
-}
 
 /// An edit that changed a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -132,7 +120,7 @@ pub struct RejectionContext {
 }
 
 /// Renders the context of a rejected edit in at most `budget` characters, or [`BUDGET_MIN`] if that is more.
-pub fn build_context(rejected: &RejectedEdit<'_>, presentation: DetailLevel, budget: usize) -> RejectionContext {
+pub fn build_context(rejected: &RejectedEdit<'_>, presentation: Presentation, budget: usize) -> RejectionContext {
     let (code, message) = (one_line(rejected.code, 60), one_line(rejected.message, 400));
     let head = format!("The edit was refused ({code}): {message}\nNothing was written.\n");
     let mut left = budget.max(BUDGET_MIN).saturating_sub(chars(&head) + NOTE_CHARS);
@@ -146,7 +134,7 @@ pub fn build_context(rejected: &RejectedEdit<'_>, presentation: DetailLevel, bud
         stale.push(draft);
     }
     let stale_left_out = rejected.stale.len() - stale.len();
-    if presentation != DetailLevel::Brief {
+    if presentation != Presentation::Brief {
         target.add_diff(presentation, &mut left);
         target.add_content(presentation, &mut left);
         for draft in &mut stale {
@@ -252,7 +240,7 @@ impl<'a> FileContextBuilder<'a> {
         entry
     }
 
-    fn add_diff(&mut self, presentation: DetailLevel, left: &mut usize) {
+    fn add_diff(&mut self, presentation: Presentation, left: &mut usize) {
         let ChangedFile { path, read_at: Some(read_at), before: Some(before), now: Some(now), version, read, .. } =
             self.moved
         else {
@@ -264,8 +252,8 @@ impl<'a> FileContextBuilder<'a> {
         let names = (format!("{path} (version {read_at})"), format!("{path} (version {version})"));
         let names = (names.0.as_str(), names.1.as_str());
         let diff = match presentation {
-            DetailLevel::Full => unified(before, now, names, *left),
-            DetailLevel::Diff | DetailLevel::Brief => unified_in(before, now, names, read, *left),
+            Presentation::Full => unified(before, now, names, *left),
+            Presentation::Diff | Presentation::Brief => unified_in(before, now, names, read, *left),
         };
         if diff.is_whole || !diff.text.is_empty() {
             *left -= chars(&diff.text);
@@ -274,17 +262,17 @@ impl<'a> FileContextBuilder<'a> {
     }
 
     /// Adds the lines read, and all other lines only if they fit too.
-    fn add_content(&mut self, presentation: DetailLevel, left: &mut usize) {
+    fn add_content(&mut self, presentation: Presentation, left: &mut usize) {
         let Some(now) = self.moved.now else { return };
         let everything = [(1, u32::MAX)];
         let ChangedFile { read_at, version, read, .. } = self.moved;
         let is_known = *read_at == Some(*version) || self.diff.as_ref().is_some_and(|diff| diff.is_whole);
-        if presentation == DetailLevel::Diff && is_known {
+        if presentation == Presentation::Diff && is_known {
             return;
         }
         // Without the content at the read, the current positions of the lines read are unknown.
         let is_lost = read_at.is_some() && self.moves.is_none();
-        let is_full = presentation == DetailLevel::Full || read.is_empty() || is_lost;
+        let is_full = presentation == Presentation::Full || read.is_empty() || is_lost;
         let ranges = match &self.moves {
             _ if self.moved.read.is_empty() => everything.to_vec(),
             Some(moves) => carried(moves, self.moved, count(now)),

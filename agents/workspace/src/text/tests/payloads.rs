@@ -1,11 +1,12 @@
 //! Payloads of rejected edits.
 
+use patchboard_kernel::blueprint::Presentation;
 use patchboard_kernel::files::{FilePath, LineRange, count, cover};
 use proptest::prelude::*;
 
 use super::path;
 use crate::text::rejection_context::{
-    BUDGET, BUDGET_MIN, ChangedFile, DetailLevel, FileEdit, FilePart, RejectedEdit, RejectionContext, build_context,
+    BUDGET, BUDGET_MIN, ChangedFile, FileEdit, FilePart, RejectedEdit, RejectionContext, build_context,
 };
 
 fn mover(version: u64, by: &str, intent: &str) -> FileEdit {
@@ -57,7 +58,7 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
         },
         stale: &stale,
     };
-    let diff = build_context(&refusal, DetailLevel::Diff, BUDGET);
+    let diff = build_context(&refusal, Presentation::Diff, BUDGET);
     for expected in [
         "(stale_target): the target has moved\nNothing was written.\n",
         "target: a.py, version 4 read, now 5 (+1)\n  version 5 by alice: rename it\n  shown here: lines 27-33\n",
@@ -74,9 +75,9 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
     let reads: Vec<_> = parts.map(|part| (part.path.as_str(), part.version, part.known.clone())).collect();
     assert_eq!(reads, [("a.py", 5, vec![(25, 35)]), ("b.py", 3, vec![(1, 2)]), ("c.py", 3, vec![])]);
 
-    let full = build_context(&refusal, DetailLevel::Full, BUDGET);
+    let full = build_context(&refusal, Presentation::Full, BUDGET);
     assert!(full.text.contains("     1\tline 1\n") && full.target.is_whole);
-    let brief = build_context(&refusal, DetailLevel::Brief, BUDGET);
+    let brief = build_context(&refusal, Presentation::Brief, BUDGET);
     assert!(!brief.text.contains("line 30") && brief.text.contains("version 3 by carol: two"));
     assert!(brief.target.view_again && brief.text.contains("no line of it is shown here; view it again"));
     let again: Vec<bool> = std::iter::once(&brief.target).chain(&brief.stale).map(|part| part.view_again).collect();
@@ -104,7 +105,7 @@ fn what_was_not_read_is_not_shown_and_only_said_to_move_lines() {
     };
     let context = |target: ChangedFile<'_>| {
         let refusal = RejectedEdit { code: "stale_target", message: "", target, stale: &[] };
-        build_context(&refusal, DetailLevel::Diff, BUDGET)
+        build_context(&refusal, Presentation::Diff, BUDGET)
     };
     let of_some = context(moved(&[(48, 51)], Some(1)));
     assert!(
@@ -162,7 +163,7 @@ fn what_does_not_fit_is_left_out_in_the_order_that_is_promised() {
         stale: &stale,
     };
     let shows = |budget| {
-        let payload = build_context(&refusal, DetailLevel::Full, budget);
+        let payload = build_context(&refusal, Presentation::Full, budget);
         let has = |part: &Option<String>| part.is_some();
         (has(&payload.target.diff), payload.target.known.clone(), payload.target.is_whole, !payload.stale[0].view_again)
     };
@@ -203,7 +204,7 @@ proptest! {
         target in files(),
         stale in proptest::collection::vec(files(), 0..14),
         budget in prop_oneof![Just(0_usize), 2_500_usize..30_000],
-        presentation in proptest::sample::select(&[DetailLevel::Full, DetailLevel::Diff, DetailLevel::Brief]),
+        presentation in proptest::sample::select(&[Presentation::Full, Presentation::Diff, Presentation::Brief]),
         name in "[a-z]{1,1000}",
     ) {
         let names: Vec<FilePath> = (0..=stale.len()).map(|at| path(&format!("{name}.{at}"))).collect();
