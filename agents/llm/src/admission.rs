@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::config::Model;
 use crate::credentials::account;
-use crate::gate::{self, Endpoint, Gate, LimitWait, Limits, ModelKey, ProviderRejection, RejectionOutcome, Request};
+use crate::gate::{self, Endpoint, Gate, LimitWait, Limits, ModelKey, RejectionOutcome, Request};
 use crate::reply_failures::reply_tokens_after;
 
 /// Requests admission of a call to the first model of a chain, or to one of its fallbacks. A call of an unconfigured
@@ -202,7 +202,7 @@ pub fn bulkhead<'m>(server: &Model, models: impl Iterator<Item = &'m Model>) -> 
         .fold(own.clone(), |own, other| Endpoint { limits: own.limits.strictest(other.limits), ..own })
 }
 
-fn key(model: &Model) -> ModelKey {
+pub(crate) fn key(model: &Model) -> ModelKey {
     ModelKey::new(&model.url, &model.model).with_account(account(model))
 }
 
@@ -242,7 +242,7 @@ pub fn report(call: &Call, answer: CallResult) -> CallResult {
         Some(deferral) if pass.is_limited.load(Ordering::Relaxed) => {
             Some(Deferral { patience_ms: ms(*patience), is_served_elsewhere, ..deferral })
         }
-        Some(deferral) => match permit.report_rejection(ProviderRejection::new(deferral, deferral.is_ambiguous)) {
+        Some(deferral) => match permit.report_rejection(deferral) {
             RejectionOutcome::Deferred { not_before } => {
                 // Capped to the board's patience, so that this provider is tried once more, and not only a fallback.
                 let wait = not_before.min(pass.chain.wait_max());

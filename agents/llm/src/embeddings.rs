@@ -22,7 +22,7 @@ use super::reply::estimate;
 use super::retries::retry_request;
 use super::transport::{Endpoint, HttpFailure};
 use crate::config::{Embeddings, Model};
-use crate::gate::{self, Gate, Permit, ProviderRejection};
+use crate::gate::{self, Gate, Permit};
 use crate::telemetry;
 
 /// Texts per request, at most: common servers accept this many.
@@ -153,7 +153,7 @@ fn report(permit: &Permit, failure: Option<&HttpFailure>) {
         // timeout.
         Some(deferral) if deferral.reason.needs_operator() || deferral.reason == DeferralReason::NoAnswer => {}
         // The request has failed, independent of the verdict.
-        Some(deferral) => drop(permit.report_rejection(ProviderRejection::new(deferral, deferral.is_ambiguous))),
+        Some(deferral) => drop(permit.report_rejection(deferral)),
     }
 }
 

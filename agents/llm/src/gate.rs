@@ -26,7 +26,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::id::BoardId;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::time::{Instant, sleep_until};
@@ -34,8 +34,8 @@ use tokio::time::{Instant, sleep_until};
 use self::core::{AdmittedCall, Core, Jitter};
 use self::types::Ticket;
 pub use self::types::{
-    Availability, BoardOutage, Endpoint, LimitWait, Limits, ModelKey, ModelState, Outage, ProviderRejection,
-    RejectionOutcome, Request, Transition,
+    Availability, BoardOutage, Endpoint, LimitWait, Limits, ModelKey, ModelState, Outage, RejectionOutcome, Request,
+    Transition,
 };
 
 /// Transitions that a slow subscriber may be behind before it misses the oldest.
@@ -226,7 +226,7 @@ impl Permit {
     }
 
     /// Reports that the provider did not take the request. A call that was answered before is charged.
-    pub fn report_rejection(&self, refusal: ProviderRejection) -> RejectionOutcome {
+    pub fn report_rejection(&self, refusal: Deferral) -> RejectionOutcome {
         self.inner.event(|core, now| core.on_rejection(now, self.ticket, &refusal))
     }
 }

@@ -7,21 +7,15 @@
 use std::collections::BTreeSet;
 
 use patchboard_kernel::digest::{Digest, sha256};
-use patchboard_kernel::id::{BoardId, InvocationId};
 use patchboard_runtime::agent::Call;
 
 use super::request::Message;
-use super::server_profile::Bounded;
+use super::server_profile::{Bounded, CallKey};
 use crate::gate::ModelKey;
 use patchboard_runtime::tools::Memory;
 
-/// Kept conversations, at most.
-const KEPT_MAX: usize = 256;
-
 /// Characters of a kept conversation, at most.
 const CHARS_MAX: usize = 1_000_000;
-
-type Key = (BoardId, InvocationId);
 
 /// A conversation after its prompt.
 pub(super) struct ConversationTail {
@@ -49,13 +43,8 @@ struct InterruptedConversation {
 }
 
 /// Conversations by invocation. Models of one process share them, as a fallback may continue one.
-pub struct InterruptedConversations(Bounded<Key, InterruptedConversation>);
-
-impl Default for InterruptedConversations {
-    fn default() -> Self {
-        Self(Bounded::new(KEPT_MAX))
-    }
-}
+#[derive(Default)]
+pub struct InterruptedConversations(Bounded<CallKey, InterruptedConversation>);
 
 impl InterruptedConversations {
     pub(super) fn keep(&mut self, call: &Call, prompt: &[Message<'_>], model: ModelKey, rest: ConversationTail) {
@@ -72,7 +61,7 @@ impl InterruptedConversations {
     }
 }
 
-fn key(call: &Call) -> Key {
+fn key(call: &Call) -> CallKey {
     (call.board.clone(), call.invocation)
 }
 

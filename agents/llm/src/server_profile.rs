@@ -14,8 +14,8 @@ use super::transport::HttpFailure;
 use crate::config::Structured;
 use patchboard_runtime::tools::ToolDefinition;
 
-/// Seats with remembered forms, at most.
-const WORKERS_MAX: usize = 256;
+/// Entries of a bounded map, at most.
+const ENTRIES_MAX: usize = 256;
 
 /// Seat key: blueprint name and worker name. Callers without a board use an empty blueprint name.
 pub(super) type WorkerKey = (String, String);
@@ -137,7 +137,7 @@ pub(super) struct Bounded<K, V> {
 
 impl<K: Ord + Clone, V> Default for Bounded<K, V> {
     fn default() -> Self {
-        Self::new(WORKERS_MAX)
+        Self::new(ENTRIES_MAX)
     }
 }
 

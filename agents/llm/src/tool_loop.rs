@@ -19,7 +19,6 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
-use super::credentials::account;
 use super::exchange::Question;
 use super::inline_tool_calls::parse_inline_calls;
 use super::interrupted::ConversationTail;
@@ -27,8 +26,7 @@ use super::reply::{Completion, ToolCall, estimate};
 use super::request::{ANSWER, Message, RequestSource};
 use super::schema::SchemaLevel;
 use super::{Chat, ModelReply, out_of_time, pause, reply_text};
-use crate::gate::ModelKey;
-use crate::telemetry;
+use crate::{admission, telemetry};
 use patchboard_runtime::tools::{Memory, ROOM_MAX, ToolDefinition, ToolOutput, Tools, cut};
 
 /// Tool calls of one answer that are run; further ones get an error.
@@ -53,7 +51,7 @@ impl Chat {
         let definitions = tools.definitions();
         let mut talk = Conversation::new(task, &definitions, self.model.context);
         let prompt = talk.messages.len();
-        let model = ModelKey::new(&self.model.url, &self.model.model).with_account(account(&self.model));
+        let model = admission::key(&self.model);
         let begun = self.interrupted.lock().take(call, &talk.messages, &model);
         let iterations = match begun {
             None => iterations,
@@ -104,13 +102,13 @@ impl Chat {
                             let raw = (used.arguments != text).then(|| used.arguments.clone());
                             return Ok(Reply { raw, ..Reply::new(text, usage) });
                         }
-                        Err(why) => talk.result(used, cut(why, talk.room(calls.len()))),
+                        Err(why) => talk.messages.push(Message::result(used, cut(why, talk.room(calls.len())))),
                     }
                     continue;
                 }
                 let doing = run(tools, &definitions, used, index, talk.room(calls.len()));
                 let ToolOutput { text, .. } = timeout_at(deadline, doing).await.map_err(|_| late())?;
-                talk.result(used, text);
+                talk.messages.push(Message::result(used, text));
             }
             if left == 1 {
                 talk.messages.push(Message::new(Role::User, LAST));
@@ -191,10 +189,6 @@ impl<'a> Conversation<'a> {
     /// Returns the character limit of one result among `of`.
     fn room(&self, of: usize) -> usize {
         self.context.min(2 * self.context / of.max(1)).min(ROOM_MAX)
-    }
-
-    fn result(&mut self, call: &ToolCall, text: String) {
-        self.messages.push(Message::result(call, text));
     }
 
     fn chars(&self) -> usize {

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::BoardId;
 
 use super::model::{Call, Model, jittered};
 use super::route::{Candidate, choose};
-use super::types::{Endpoint, LimitWait, ModelKey, ProviderRejection, RejectionOutcome, Request, Ticket, Transition};
+use super::types::{Endpoint, LimitWait, ModelKey, RejectionOutcome, Request, Ticket, Transition};
 
 /// Interval at which idle models are evicted.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -180,12 +180,7 @@ impl Core {
         }
     }
 
-    pub(super) fn on_rejection(
-        &mut self,
-        now: Duration,
-        ticket: Ticket,
-        refusal: &ProviderRejection,
-    ) -> RejectionOutcome {
+    pub(super) fn on_rejection(&mut self, now: Duration, ticket: Ticket, refusal: &Deferral) -> RejectionOutcome {
         self.set_time(now);
         let Some(InFlightCall { key, call, .. }) = self.calls.get_mut(&ticket) else {
             return RejectionOutcome::Charged;

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::Digest;
 
 use super::pace::Pace;
 use super::queue::Queue;
 use super::quota::Quota;
 use super::route::Unavailability;
-use super::types::{Availability, Limits, ProviderRejection, Ticket};
+use super::types::{Availability, Limits, Ticket};
 
 /// Bounds of the waits that the gate chooses.
 const WAIT_MIN: Duration = Duration::from_secs(1);
@@ -224,7 +224,7 @@ impl Model {
     }
 
     /// Returns whether a rejection is the request's own failure.
-    pub(super) fn is_own_failure(&mut self, call: &Call, refusal: &ProviderRejection) -> bool {
+    pub(super) fn is_own_failure(&mut self, call: &Call, refusal: &Deferral) -> bool {
         if refusal.reason == DeferralReason::NoAnswer {
             return self.answers > call.answers_before;
         }
@@ -257,7 +257,7 @@ impl Model {
         &mut self,
         now: Duration,
         call: &Call,
-        refusal: &ProviderRejection,
+        refusal: &Deferral,
         jitter: f64,
     ) -> (Duration, Option<Availability>) {
         self.used_at = now;
@@ -265,7 +265,8 @@ impl Model {
         *self.deferred.entry(refusal.reason).or_default() += 1;
         self.pace.on_rejection(call.sent_at);
         let is_fresh = call.number > self.stale;
-        let requested = refusal.wait.map(|wait| jittered(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX), jitter));
+        let requested = refusal.wait_ms.map(Duration::from_millis);
+        let requested = requested.map(|wait| jittered(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX), jitter));
         if is_fresh {
             self.consecutive_rejections = self.consecutive_rejections.saturating_add(1);
         }

@@ -12,11 +12,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use patchboard_kernel::digest::Digest;
 
 use super::core::{Core, Jitter};
-use super::types::{Endpoint, Limits, ModelKey, ProviderRejection, Request, Ticket};
+use super::types::{Endpoint, Limits, ModelKey, Request, Ticket};
 
 const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -58,13 +58,14 @@ fn request(board: &str, prompt: usize, endpoint: &Arc<Endpoint>) -> Request {
     }
 }
 
-fn refusal(reason: DeferralReason, wait: Option<Duration>) -> ProviderRejection {
-    ProviderRejection { reason, wait, is_ambiguous: false }
+fn refusal(reason: DeferralReason, wait: Option<Duration>) -> Deferral {
+    let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).expect("a short wait"));
+    Deferral { wait_ms, ..Deferral::new(reason) }
 }
 
 /// Returns the refusal for status 500.
-fn ambiguous() -> ProviderRejection {
-    ProviderRejection { reason: DeferralReason::Overloaded, wait: None, is_ambiguous: true }
+fn ambiguous() -> Deferral {
+    Deferral { is_ambiguous: true, ..Deferral::new(DeferralReason::Overloaded) }
 }
 
 /// Returns jitter from a linear congruential generator.

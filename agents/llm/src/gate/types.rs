@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::deferral::{Deferral, DeferralReason};
+use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::BoardId;
 
@@ -98,24 +98,6 @@ pub struct Request {
     pub tokens: u64,
     /// Digest of the prompt; distinguishes a poisonous request from a failing model.
     pub prompt: Digest,
-}
-
-/// Rejection of a request by a provider.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProviderRejection {
-    /// Reason.
-    pub reason: DeferralReason,
-    /// Wait that the provider requests; `None` if it gives none.
-    pub wait: Option<Duration>,
-    /// True if the request itself may be the cause (status 500 only).
-    pub is_ambiguous: bool,
-}
-
-impl ProviderRejection {
-    /// Builds a rejection from the reason and the wait of a deferral.
-    pub fn new(deferral: Deferral, is_ambiguous: bool) -> Self {
-        Self { reason: deferral.reason, wait: deferral.wait_ms.map(Duration::from_millis), is_ambiguous }
-    }
 }
 
 /// Verdict on a rejected call.

@@ -23,7 +23,7 @@ fn round(talk: &mut Conversation<'_>, id: usize, chars: usize) {
         extra: serde_json::Map::new(),
         usage: None,
     });
-    talk.result(&call, "r".repeat(chars));
+    talk.messages.push(Message::result(&call, "r".repeat(chars)));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use patchboard_kernel::deferral::{Deferral, DeferralReason};
 
-use super::super::types::{Availability, ProviderRejection, RejectionOutcome};
+use super::super::types::{Availability, RejectionOutcome};
 use super::world::{Reply, World};
 use super::{admitted, ambiguous, ask, core, endpoint, key, millis, plain, refusal, request, secs};
 
@@ -342,8 +342,11 @@ fn idle_models_are_forgotten() {
 }
 
 #[test]
-fn a_refusal_is_read_from_a_deferral() {
+fn the_wait_is_that_of_the_deferral() {
+    let mut core = core();
+    let (ticket, _) = ask(&mut core, secs(0), request("a", 1, &plain("m")));
     let deferral = Deferral { wait_ms: Some(1500), ..Deferral::new(RateLimited) };
-    let expected = ProviderRejection { reason: RateLimited, wait: Some(millis(1500)), is_ambiguous: true };
-    assert_eq!(ProviderRejection::new(deferral, true), expected);
+    let verdict = core.on_rejection(secs(0), ticket, &deferral);
+    let RejectionOutcome::Deferred { not_before } = verdict else { panic!("{verdict:?}") };
+    assert!((millis(1500)..=millis(1530)).contains(&not_before), "{not_before:?}");
 }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_kernel::deferral::DeferralReason;
+use patchboard_kernel::deferral::{Deferral, DeferralReason};
 use proptest::prelude::*;
 
 use super::super::core::Core;
-use super::super::types::{Endpoint, Limits, ProviderRejection, Request, Ticket};
+use super::super::types::{Endpoint, Limits, Request, Ticket};
 use super::{at_most, digest, jitter, key, millis, secs};
 
 #[derive(Clone, Debug)]
@@ -93,11 +93,8 @@ impl Checked {
             Step::Refuse { call, reason, wait, is_ambiguous } => {
                 if let Some(ticket) = Self::nth(&self.calls, call) {
                     let reason = DeferralReason::ALL[reason];
-                    self.core.on_rejection(
-                        now,
-                        ticket,
-                        &ProviderRejection { reason, wait: wait.map(millis), is_ambiguous },
-                    );
+                    let deferral = Deferral { wait_ms: wait, is_ambiguous, ..Deferral::new(reason) };
+                    self.core.on_rejection(now, ticket, &deferral);
                 }
             }
             Step::Finish(index) => {

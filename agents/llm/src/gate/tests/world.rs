@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use patchboard_kernel::deferral::Deferral;
+
 use super::super::core::Core;
-use super::super::types::{Endpoint, ModelKey, ProviderRejection, RejectionOutcome, Request, Ticket, Transition};
+use super::super::types::{Endpoint, ModelKey, RejectionOutcome, Request, Ticket, Transition};
 use super::{digest, jitter};
 
 /// Reply of a provider to one request.
@@ -13,7 +15,7 @@ pub(super) enum Reply {
     /// Bytes arrive, and the call ends, after this time.
     Answer(Duration),
     /// The call fails after this time.
-    Refuse(Duration, ProviderRejection),
+    Refuse(Duration, Deferral),
 }
 
 /// Request as the provider sees it.
@@ -29,7 +31,7 @@ pub(super) struct Sent {
 
 enum Event {
     Ask(Job),
-    End(Ticket, Option<ProviderRejection>),
+    End(Ticket, Option<Deferral>),
 }
 
 #[derive(Clone, Copy)]
