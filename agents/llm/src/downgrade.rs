@@ -19,22 +19,10 @@ pub(super) use self::rejection_words::is_explained;
 const TRIES_MAX: usize = 28;
 
 /// Parts in the order of trial.
-const PARTS: [RequestPart; 14] = [
-    RequestPart::Named,
-    RequestPart::Form,
-    RequestPart::Limit,
-    RequestPart::Temperature,
-    RequestPart::Seed,
-    RequestPart::TopP,
-    RequestPart::Stop,
-    RequestPart::Effort,
-    RequestPart::Include,
-    RequestPart::System,
-    RequestPart::Stream,
-    RequestPart::Turns,
-    RequestPart::ToolForms,
-    RequestPart::Tools,
-];
+const PARTS: [RequestPart; 14] = {
+    use RequestPart::*;
+    [Named, Form, Limit, Temperature, Seed, TopP, Stop, Effort, Include, System, Stream, Turns, ToolForms, Tools]
+};
 
 /// Words of rejections that usually concern the prompt, not its form. The plainest request is tried at once.
 const EXPLAINED: &str = "context_length, context length, context limit, context size, context window, \

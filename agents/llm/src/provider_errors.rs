@@ -147,21 +147,16 @@ fn by_name(name: &str) -> Option<u16> {
 
 /// Returns the status for the text of an error.
 fn by_words(error: &str) -> Option<u16> {
+    const NAMES: [(u16, &str); 5] = [
+        (402, "insufficient_quota"),
+        (401, "authentication error, authentication failed, unauthorized, invalid api key"),
+        (429, "rate_limit, rate limit, ratelimit, too many requests, resource_exhausted"),
+        (404, "unexpected endpoint"),
+        (503, "overloaded, unavailable, capacity, try again, busy, loading"),
+    ];
     let error = error.to_ascii_lowercase();
-    let names = |words: &[&str]| words.iter().any(|word| error.contains(word));
-    if names(&["insufficient_quota"]) {
-        Some(402)
-    } else if names(&["authentication error", "authentication failed", "unauthorized", "invalid api key"]) {
-        Some(401)
-    } else if names(&["rate_limit", "rate limit", "ratelimit", "too many requests", "resource_exhausted"]) {
-        Some(429)
-    } else if names(&["unexpected endpoint"]) {
-        Some(404)
-    } else if names(&["overloaded", "unavailable", "capacity", "try again", "busy", "loading"]) {
-        Some(503)
-    } else {
-        None
-    }
+    let is_named = |words: &str| words.split(", ").any(|word| error.contains(word));
+    NAMES.into_iter().find(|(_, words)| is_named(words)).map(|(status, _)| status)
 }
 
 /// Returns true if a text contains these words as whole words. An underscore separates words, and a plural matches.

@@ -60,22 +60,17 @@ pub(crate) fn is_explained(words: &str) -> bool {
 
 /// Returns the first part that the text of a rejection, in lower case, names.
 pub(super) fn hinted(words: &str) -> Option<RequestPart> {
-    HINTS.iter().find(|(_, all)| all.split(", ").any(|word| contains_words(words, word))).map(|(part, _)| *part)
+    HINTS.iter().find(|(_, all)| is_any_in(words, all)).map(|(part, _)| *part)
+}
+
+fn is_any_in(text: &str, all: &str) -> bool {
+    all.split(", ").any(|words| contains_words(text, words))
 }
 
 pub(super) fn named_parts(words: &str) -> impl Iterator<Item = RequestPart> {
-    const OPTIONAL: [RequestPart; 7] = [
-        RequestPart::Form,
-        RequestPart::Temperature,
-        RequestPart::Seed,
-        RequestPart::TopP,
-        RequestPart::Stop,
-        RequestPart::Effort,
-        RequestPart::Stream,
-    ];
-    let is_named = |part: &RequestPart| {
-        HINTS.iter().any(|(named, all)| named == part && all.split(", ").any(|word| contains_words(words, word)))
-    };
+    use RequestPart::*;
+    const OPTIONAL: [RequestPart; 7] = [Form, Temperature, Seed, TopP, Stop, Effort, Stream];
+    let is_named = |part: &RequestPart| HINTS.iter().any(|(named, all)| named == part && is_any_in(words, all));
     OPTIONAL.into_iter().filter(is_named)
 }
 
