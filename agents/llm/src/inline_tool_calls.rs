@@ -7,7 +7,7 @@
 use serde_json::{Map, Value};
 
 use super::reply::ToolCall;
-use super::reply_text::{balanced, is_reply};
+use super::reply_text::{balanced, first_value, is_reply};
 
 /// Places of one text that are tried as the start of a call.
 const PLACES_MAX: usize = 1024;
@@ -54,7 +54,7 @@ pub(super) fn parse_inline_calls(text: &str, is_tool: impl Fn(&str) -> bool) -> 
             at = start + length;
         } else if rest.starts_with('<') {
             at = start + 1;
-        } else if let Some((value, length)) = value(rest) {
+        } else if let Some((value, length)) = first_value(rest) {
             // Follows a tag, or the name of one without its brackets.
             let before = text[..start].trim_end();
             let is_tagged = before.ends_with(['>', ']']);
@@ -75,13 +75,6 @@ pub(super) fn parse_inline_calls(text: &str, is_tool: impl Fn(&str) -> bool) -> 
         }
     }
     calls.into_iter().filter(|(_, is_tagged)| *is_tagged || !has_reply).map(|(call, _)| call).take(CALLS_MAX).collect()
-}
-
-/// Parses the JSON value at the start of a text, with its length in bytes.
-fn value(text: &str) -> Option<(Value, usize)> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    let value = values.next()?.ok()?;
-    Some((value, values.byte_offset()))
 }
 
 /// Converts a value into calls, if it consists of them.
@@ -136,7 +129,7 @@ fn literal(text: &str) -> Option<(Value, usize)> {
     if let Some((word, value)) = words.into_iter().find(|(word, _)| text.starts_with(word)) {
         return Some((value, word.len()));
     }
-    let Some(inner) = text.strip_prefix('\'') else { return value(text) };
+    let Some(inner) = text.strip_prefix('\'') else { return first_value(text) };
     let mut said = String::new();
     let mut chars = inner.char_indices();
     while let Some((at, c)) = chars.next() {
@@ -196,7 +189,7 @@ fn named(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(ToolCall, usize
         let end = behind.find(last);
         let inner = &behind[..end.unwrap_or(behind.len())];
         let close = if end.is_some() { last.len() } else { 0 };
-        let arguments = match value(inner.trim_start_matches(['"', '>']).trim_start()) {
+        let arguments = match first_value(inner.trim_start_matches(['"', '>']).trim_start()) {
             Some((Value::Object(members), _)) => members,
             Some(_) => return None,
             None => parameters(inner, tags),
@@ -204,7 +197,7 @@ fn named(text: &str, is_tool: &impl Fn(&str) -> bool) -> Option<(ToolCall, usize
         return Some((new_call(name, Value::Object(arguments).to_string()), at + inner.len() + close));
     }
     let open = behind.find('{').filter(|open| *open <= GAP_MAX)?;
-    let (arguments, length) = value(&behind[open..])?;
+    let (arguments, length) = first_value(&behind[open..])?;
     Some((new_call(name, arguments.to_string()), at + open + length))
 }
 

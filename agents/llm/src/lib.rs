@@ -93,7 +93,7 @@ mod tool_loop;
 pub mod transport;
 
 pub use self::credentials::Variables;
-pub use self::reply_text::unfence;
+pub use self::reply_text::{first_value, unfence};
 pub use self::transport::install_tls_provider;
 
 /// Characters of a provider's message that are kept.

@@ -111,7 +111,8 @@ impl Completion {
             let reasoning = places.iter().find_map(|place| message.pointer(place)?.as_str());
             text = reasoning.and_then(reply_text::try_extract_json).unwrap_or_default();
         }
-        Some(Self { text, raw: String::new(), calls, end, extra: extra(message), usage: usage(&answer["usage"]) })
+        let extra = unread(message, &["role", "content", "tool_calls", "function_call", "refusal", "annotations"]);
+        Some(Self { text, raw: String::new(), calls, end, extra, usage: usage(&answer["usage"]) })
     }
 
     pub(super) fn strip_wrapping(&mut self, is_json: bool) {
@@ -176,11 +177,6 @@ fn ended(reason: &str) -> FinishReason {
         }
         _ => FinishReason::Other(name),
     }
-}
-
-/// Returns the members of a message that this parser ignores.
-fn extra(message: &Value) -> Map<String, Value> {
-    unread(message, &["role", "content", "tool_calls", "function_call", "refusal", "annotations"])
 }
 
 /// Returns the non-null members of an object apart from these.

@@ -69,10 +69,9 @@ fn only_within(text: &str, depth: u32) -> Option<Cow<'_, str>> {
         let Some(start) = text.get(at..)?.find(['{', '[']).map(|start| at + start) else {
             return found.map(|(slice, _)| Cow::Borrowed(slice));
         };
-        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        match values.next() {
-            Some(Ok(value)) => {
-                let end = start + values.byte_offset();
+        match first_value(&text[start..]) {
+            Some((value, length)) => {
+                let end = start + length;
                 if is_reply(&value) || is_fenced(text, start, end) {
                     match &found {
                         Some((_, known)) if *known != value => return None,
@@ -82,7 +81,7 @@ fn only_within(text: &str, depth: u32) -> Option<Cow<'_, str>> {
                 }
                 at = end;
             }
-            _ => {
+            None => {
                 let end = balanced(&text[start..]).map(|length| start + length);
                 let part = &text[start..end.unwrap_or(text.len())];
                 // Damaged JSON is not guessed at; other brackets are prose.
@@ -94,6 +93,13 @@ fn only_within(text: &str, depth: u32) -> Option<Cow<'_, str>> {
         }
     }
     None
+}
+
+/// Returns the JSON value at the beginning of a text, and its length in bytes.
+pub fn first_value(text: &str) -> Option<(Value, usize)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let value = values.next()?.ok()?;
+    Some((value, values.byte_offset()))
 }
 
 /// Returns true if a text is a JSON object or array.

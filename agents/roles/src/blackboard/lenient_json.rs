@@ -1,6 +1,7 @@
 //! Lenient JSON parser for model output: values inside other text, single quotes, line breaks in strings, trailing
 //! commas.
 
+use patchboard_llm::first_value;
 use serde_json::{Map, Number, Value};
 
 /// Greatest number of positions in a text at which parsing is tried.
@@ -12,7 +13,7 @@ pub(super) fn values(text: &str) -> Vec<Value> {
     let (mut found, mut from) = (Vec::new(), 0);
     for _ in 0..TRIES_MAX {
         let Some(at) = text[from..].find(['{', '[']).map(|at| from + at) else { break };
-        match strict(&text[at..]).or_else(|| lenient(&text[at..])) {
+        match first_value(&text[at..]).or_else(|| lenient(&text[at..])) {
             Some((value, bytes)) => {
                 found.push(value);
                 from = at + bytes;
@@ -21,13 +22,6 @@ pub(super) fn values(text: &str) -> Vec<Value> {
         }
     }
     found
-}
-
-/// Returns the value at the beginning of a text, and its length in bytes.
-fn strict(text: &str) -> Option<(Value, usize)> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    let value = values.next()?.ok()?;
-    Some((value, values.byte_offset()))
 }
 
 fn lenient(text: &str) -> Option<(Value, usize)> {
