@@ -11,7 +11,7 @@ use super::similarity::display_text;
 use super::types::{
     ASKED_MAX, ChangeError, Choice, OpenQuestion, Outcome, OutcomeStatus, Resolution, Status, UnresolvedReason, Values,
 };
-use super::values::quoted;
+use super::values::{bytes_of, count_within, quoted};
 
 /// Greatest number of values in an enumeration.
 const LISTED_MAX: usize = 20;
@@ -185,12 +185,8 @@ fn sentence_of(action: &Action, outcome: &Outcome) -> String {
     let rows = |parts: &[Part<'_>]| {
         let all = outcome.rows.iter().filter_map(|row| row_text(parts, row.values()?));
         let all: Vec<String> = all.map(|text| patchboard_kernel::text::one_line(&text, ITEM_CHARS_MAX)).collect();
-        let mut chars = 0;
-        let fits = |value: &&String| {
-            chars += value.chars().count();
-            chars <= LISTED_CHARS_MAX
-        };
-        let shown = all.iter().take(LISTED_MAX).take_while(fits).count();
+        let sizes = all.iter().take(LISTED_MAX).map(|text| text.chars().count());
+        let shown = count_within(LISTED_CHARS_MAX, sizes);
         let more = usize::try_from(outcome.count).unwrap_or(usize::MAX).max(all.len()) - shown;
         match (all.is_empty(), more) {
             (true, 0) => "nothing".to_owned(),
@@ -230,14 +226,8 @@ fn data(department: &Department, outcome: &Outcome, bytes_max: usize) -> (Map<St
     let rows: Vec<Value> = outcome.rows.iter().filter_map(|row| row.values().cloned()).map(Value::Object).collect();
     let lists = department.promises.values().filter(|promised| **promised == PromiseKind::Rows).count();
     // Each member gets an equal share.
-    let mut left = bytes_max / department.promises.len().max(1);
-    let fits = |row: &&Value| {
-        let bytes = bytes_of(row) + 1;
-        let has_room = bytes <= left;
-        left = left.saturating_sub(bytes);
-        has_room
-    };
-    let count = rows.iter().take_while(fits).count();
+    let share = bytes_max / department.promises.len().max(1);
+    let count = count_within(share, rows.iter().map(|row| bytes_of(row) + 1));
     let one = |promised: &PromiseKind| match promised {
         PromiseKind::Rows => Some(rows[..count].into()),
         PromiseKind::Row => rows.first().filter(|_| count > 0).cloned(),
@@ -247,17 +237,8 @@ fn data(department: &Department, outcome: &Outcome, bytes_max: usize) -> (Map<St
     (data, (lists > 0).then_some(u64::try_from(count).unwrap_or(u64::MAX)))
 }
 
-fn bytes_of(value: &impl Serialize) -> usize {
-    serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
-}
-
 fn question(department: &Department, open: &Resolution, now: Timestamp, bytes_max: usize) -> DepartmentResult {
-    let mut bytes = 0;
-    let fits = |option: &&Choice| {
-        bytes += bytes_of(option);
-        bytes <= bytes_max
-    };
-    let options: Vec<Choice> = open.options.iter().take_while(fits).cloned().collect();
+    let options = open.options[..count_within(bytes_max, open.options.iter().map(bytes_of))].to_vec();
     let untold = open.options.len() - options.len();
     let more = open.more.saturating_add(u32::try_from(untold).unwrap_or(u32::MAX));
     let mut question = open.ask.clone().unwrap_or_default();
@@ -366,11 +347,9 @@ fn unresolved_result(department: &Department, none: &Resolution, now: Timestamp)
 
 fn search_values(department: &Department, none: &Resolution) -> Values {
     let finds = department.actions.get(&none.action).map(|action| action.finds.as_slice()).unwrap_or_default();
-    none.slots
-        .iter()
-        .filter(|(slot, _)| finds.contains(slot))
-        .map(|(slot, value)| (slot.clone(), value.clone()))
-        .collect()
+    let mut values = none.slots.clone();
+    values.retain(|slot, _| finds.contains(slot));
+    values
 }
 
 /// Builds the patch of `/classified` that selects a choice.

@@ -79,7 +79,7 @@ impl WriteCall<'_> {
         let (outcome, mut changes) = match made {
             Ok((changed, mut changes)) => {
                 changes.push(table.put_header(changed.id));
-                (Outcome { rows: vec![changed], count: 1, verified: true, ..nothing(resolved) }.into_done(), changes)
+                (done(resolved, vec![changed], 1), changes)
             }
             Err(why) => (Outcome { wrong: Some(why), ..nothing(resolved) }, vec![table.put_header(0)]),
         };
@@ -90,23 +90,14 @@ impl WriteCall<'_> {
     }
 }
 
-impl Outcome {
-    fn into_done(self) -> Self {
-        Self { status: OutcomeStatus::Done, ..self }
-    }
+/// Builds the outcome of a request that was carried out.
+fn done(resolved: &Resolution, rows: Vec<RowChange>, count: u64) -> Outcome {
+    Outcome { status: OutcomeStatus::Done, rows, count, verified: true, ..nothing(resolved) }
 }
 
 /// Builds the outcome of a request that changed nothing.
 fn nothing(resolved: &Resolution) -> Outcome {
-    Outcome {
-        status: OutcomeStatus::Error,
-        action: resolved.action.clone(),
-        slots: resolved.slots.clone(),
-        rows: Vec::new(),
-        count: 0,
-        verified: false,
-        wrong: None,
-    }
+    Outcome { action: resolved.action.clone(), slots: resolved.slots.clone(), ..Outcome::default() }
 }
 
 struct Recognised<'a> {
@@ -164,7 +155,7 @@ fn select(table: &Table, resolved: &Resolution, bytes_max: usize) -> Outcome {
             rows.push(RowChange { id: *id, before: None, after: Some(values.clone()) });
         }
     }
-    Outcome { rows, count, verified: true, ..nothing(resolved) }.into_done()
+    done(resolved, rows, count)
 }
 
 /// Write of one row, decided on the rows as read.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::semantic::SemanticScores;
 use super::similarity::{MatchThresholds, SAME, display_text, share};
 use super::types::{Choice, Resolution, Row, Status, UnresolvedReason, Values};
-use super::values::{Interpretation, interpret, is_given, quoted, value_similarity};
+use super::values::{Interpretation, bytes_of, count_within, interpret, is_given, quoted, value_similarity};
 
 const OPTIONS_MAX: usize = 12;
 /// Greatest size of the options in bytes when serialised; further ones are only counted.
@@ -183,16 +183,10 @@ impl<'a> Search<'a> {
         for field in self.action.finds.iter().filter(|field| !is_shown(field)) {
             slots.extend(has(field)[0].map(|value| (field.clone(), value.clone())));
         }
-        let choice = |one: &&Candidate<'_>| Choice {
-            ids: one.ids.clone(),
-            values: one
-                .values
-                .iter()
-                .filter(|(field, _)| is_shown(field))
-                .map(|(f, v)| (f.clone(), v.clone()))
-                .collect(),
-            likeness: Some(share(one.score)),
-            action: None,
+        let choice = |one: &&Candidate<'_>| {
+            let mut values = one.values.clone();
+            values.retain(|field, _| is_shown(field));
+            Choice { ids: one.ids.clone(), values, likeness: Some(share(one.score)), action: None }
         };
         let mut order: Vec<&&Candidate<'_>> = several.iter().collect();
         order.sort_by_key(|one| std::cmp::Reverse(one.score));
@@ -201,12 +195,7 @@ impl<'a> Search<'a> {
             None => asked_field(self.department, self.action, &options),
             Some(meaning) => supposed_field(meaning, &options),
         };
-        let mut bytes = 0;
-        let fits = |option: &&Choice| {
-            bytes += Value::Object(option.values.clone()).to_string().len();
-            bytes <= OPTIONS_BYTES_MAX
-        };
-        options.truncate(options.iter().take_while(fits).count());
+        options.truncate(count_within(OPTIONS_BYTES_MAX, options.iter().map(|option| bytes_of(&option.values))));
         let more = u32::try_from(several.len() - options.len()).unwrap_or(u32::MAX);
         let because = self.meaning.map(|meaning| self.no_match_reason(meaning));
         let open = Resolution { options, more, because, ..Resolution::new(Status::Open, self.action_name, slots) };

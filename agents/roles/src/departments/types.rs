@@ -110,7 +110,7 @@ pub struct Choice {
 }
 
 /// Outcome of an executed request.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outcome {
     /// Status of the outcome.
@@ -191,12 +191,13 @@ pub enum ChangeError {
 }
 
 /// Status of an outcome.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutcomeStatus {
     /// The action was carried out.
     Done,
     /// The action failed and changed nothing.
+    #[default]
     Error,
 }
 

@@ -2,6 +2,7 @@
 
 use patchboard_kernel::json;
 use patchboard_protocols::department::{Field, FieldType};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::similarity::{MatchThresholds, SAME, best_matches, display_text, text_similarity};
@@ -13,6 +14,21 @@ pub(super) enum Interpretation {
     Among(Vec<Value>),
     /// Invalid input, with the reason.
     Wrong(String),
+}
+
+/// Returns the size of a value as JSON, in bytes.
+pub(super) fn bytes_of(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
+}
+
+/// Counts the first of these sizes that stay within `max` together.
+pub(super) fn count_within(max: usize, sizes: impl Iterator<Item = usize>) -> usize {
+    let mut sum = 0_usize;
+    let fits = |size: &usize| {
+        sum = sum.saturating_add(*size);
+        sum <= max
+    };
+    sizes.take_while(fits).count()
 }
 
 /// Returns whether a field is given at all. Empty texts count as missing, because forms are also filled in with
