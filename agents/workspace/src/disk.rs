@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::FilePath;
@@ -90,9 +90,7 @@ pub struct Disk {
     /// Device number of the root's file system.
     device: u64,
     rules: IgnoreRules,
-    exclude: Vec<String>,
-    max_bytes: u64,
-    max_files: usize,
+    options: DiskOptions,
     staged: OwnedFd,
     displaced: OwnedFd,
     swap: replace::Swap,
@@ -107,8 +105,6 @@ pub struct Contents {
     pub text: String,
     /// SHA-256 of the text.
     pub hash: Digest,
-    /// Modification time as reported by the file system.
-    pub modified: SystemTime,
     /// True if its owner may execute it.
     pub is_executable: bool,
 }
@@ -157,8 +153,7 @@ impl Disk {
         let own = |name| dir_fd::directory_or_new(&private, name, 0o700).map_err(|error| bad(error.into()));
         let (staged, displaced) = (own("staged")?, own("displaced")?);
         let swap = replace::Swap::find(&staged).map_err(bad)?;
-        let DiskOptions { exclude, max_bytes, max_files } = options;
-        Ok(Self { path, root, device, rules, exclude, max_bytes, max_files, staged, displaced, swap, lock })
+        Ok(Self { path, root, device, rules, options, staged, displaced, swap, lock })
     }
 
     /// Returns the canonical path at the time of opening.
@@ -182,8 +177,8 @@ impl Disk {
     }
 
     /// Returns the operator's settings.
-    pub fn options(&self) -> DiskOptions {
-        DiskOptions { exclude: self.exclude.clone(), max_bytes: self.max_bytes, max_files: self.max_files }
+    pub const fn options(&self) -> &DiskOptions {
+        &self.options
     }
 
     /// Reads a file; `None` if it does not exist.
@@ -260,24 +255,23 @@ impl Disk {
         };
         let failed = |error| DiskError::io(format_args!("{path} cannot be read"), error);
         let metadata = file.metadata().map_err(failed)?;
-        if metadata.len() > self.max_bytes {
+        if metadata.len() > self.options.max_bytes {
             return not_served(UnservedReason::TooLarge);
         }
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
         // The file may grow during the read.
-        file.take(self.max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
+        file.take(self.options.max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
         if let Some(reason) = self.unserved_reason(&bytes) {
             return not_served(reason);
         }
         let hash = sha256(&bytes);
         let Ok(text) = String::from_utf8(bytes) else { return not_served(UnservedReason::Binary) };
-        let (modified, mode) = (metadata.modified().map_err(failed)?, metadata.permissions().mode());
-        Ok(Some(Contents { text, hash, modified, is_executable: mode & 0o100 != 0 }))
+        Ok(Some(Contents { text, hash, is_executable: metadata.permissions().mode() & 0o100 != 0 }))
     }
 
     /// Returns why content like this is not served. UTF-8 is checked by the caller.
     fn unserved_reason(&self, bytes: &[u8]) -> Option<UnservedReason> {
-        let is_too_large = u64::try_from(bytes.len()).is_ok_and(|length| length > self.max_bytes);
+        let is_too_large = u64::try_from(bytes.len()).is_ok_and(|length| length > self.options.max_bytes);
         let is_binary = || bytes[..bytes.len().min(BINARY_BYTES)].contains(&0);
         if is_too_large { Some(UnservedReason::TooLarge) } else { is_binary().then_some(UnservedReason::Binary) }
     }

@@ -97,7 +97,7 @@ pub async fn diff(
     paths: &[FilePath],
     window: Window,
 ) -> Result<String, GitError> {
-    let mut state = workspace.git().lock().await;
+    let mut state = workspace.git.lock().await;
     let repository = Repository::open(workspace.disk().path(), caller.label()).await?;
     let _files = lock_all_files(workspace, caller.label()).await?;
     let head = repository.head().await?;
@@ -163,7 +163,7 @@ pub async fn commit(
         return Err(GitError::Git(GitCode::EmptyMessage, "say in `message` what the commit does".to_owned()));
     }
     let message = format!("{subject}\n\n{}\n", body.trim());
-    let mut state = Arc::clone(workspace.git()).lock_owned().await;
+    let mut state = Arc::clone(&workspace.git).lock_owned().await;
     let files = lock_all_files(workspace, caller.label()).await?;
     let (workspace, caller, author) = (Arc::clone(workspace), caller.clone(), author.map(str::to_owned));
     run_to_completion(async move {
@@ -287,7 +287,7 @@ async fn conclude(
 pub(super) async fn lock_all_files(workspace: &Arc<Workspace>, runner: &str) -> Result<LockGuard, GitError> {
     let all = PathSet::parse(["**"]).map_err(WorkspaceError::from)?;
     let by = format!("{runner}, at work with git,");
-    Ok(workspace.locks().acquire(all, &by, Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?)
+    Ok(workspace.locks.acquire(all, &by, Instant::now() + WAITS_MAX).await.map_err(WorkspaceError::from)?)
 }
 
 /// Builds a tree of the served files that `may` admits, as the board knows them after a rescan. Other files keep their

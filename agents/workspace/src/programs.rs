@@ -126,7 +126,7 @@ pub async fn run(
     // A program that changes nothing needs no lock.
     let turn = match program.changes.is_empty() {
         true => None,
-        false => Some(workspace.locks().acquire(set.clone(), &by, Instant::now() + WAITS_MAX).await?),
+        false => Some(workspace.locks.acquire(set.clone(), &by, Instant::now() + WAITS_MAX).await?),
     };
     let (own, label, intent) = (Arc::clone(workspace), runner.label.to_owned(), intent(name, arguments));
     let name = name.to_owned();

@@ -63,11 +63,12 @@ pub struct Workspace {
     history: Mutex<EditHistory>,
     /// Names of known and potential editors.
     authors: Mutex<BTreeSet<String>>,
-    locks: Locks,
+    pub(super) locks: Locks,
     running: RunningPrograms,
     /// Lock that makes multi-step git operations atomic for others.
-    git: Arc<tokio::sync::Mutex<GitState>>,
-    text_pool: Arc<TextPool>,
+    pub(super) git: Arc<tokio::sync::Mutex<GitState>>,
+    /// Counter of texts held by the agents.
+    pub(super) text_pool: Arc<TextPool>,
 }
 
 /// Result of opening a workspace.
@@ -142,21 +143,6 @@ impl Workspace {
     /// Returns the directory.
     pub const fn disk(&self) -> &Arc<Disk> {
         &self.disk
-    }
-
-    /// Returns the path locks.
-    pub const fn locks(&self) -> &Locks {
-        &self.locks
-    }
-
-    /// Returns the counter of texts held by the agents.
-    pub const fn text_pool(&self) -> &Arc<TextPool> {
-        &self.text_pool
-    }
-
-    /// Returns the lock for git operations.
-    pub const fn git(&self) -> &Arc<tokio::sync::Mutex<GitState>> {
-        &self.git
     }
 
     /// Returns the board's current state.

@@ -177,7 +177,7 @@ pub struct Session {
     began: State,
     reads: Reads,
     /// Read sets that requests are based on.
-    read_history: ReadHistory,
+    pub(super) read_history: ReadHistory,
     /// Read set shared by the requests of the current batch.
     batch_reads: Option<RequestReads>,
     /// Read set of the current edit.
@@ -208,7 +208,7 @@ impl Session {
         workspace.register_author(author.label());
         Self {
             began: workspace.state(),
-            reads: Reads::with_pool(workspace.text_pool()),
+            reads: Reads::with_pool(&workspace.text_pool),
             read_history: ReadHistory::new(false),
             batch_reads: None,
             basis: Reads::default(),
@@ -259,11 +259,6 @@ impl Session {
     /// Returns the read set.
     pub const fn reads(&self) -> &Reads {
         &self.reads
-    }
-
-    /// Returns the read sets that new requests are based on.
-    pub const fn read_history(&self) -> &ReadHistory {
-        &self.read_history
     }
 
     /// Starts a batch: requests until the next [`Session::end_batch`] are parallel and share the current read set.

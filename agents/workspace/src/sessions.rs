@@ -40,7 +40,7 @@ pub struct SessionHandle {
 
 impl SessionHandle {
     fn new(session: Session) -> Self {
-        Self { read_history: session.read_history().clone(), session: Arc::new(Mutex::new(session)) }
+        Self { read_history: session.read_history.clone(), session: Arc::new(Mutex::new(session)) }
     }
 
     /// Returns the session.

@@ -72,7 +72,7 @@ impl Worktree {
     /// Opens an author's tree: a new one from the last commit, or the existing one updated to it. Conflicting changes
     /// in the tree are reverted, and the author is informed.
     pub async fn open(workspace: &Arc<Workspace>, author: EditAuthor) -> Result<Self, GitError> {
-        let mut state = Arc::clone(workspace.git()).lock_owned().await;
+        let mut state = Arc::clone(&workspace.git).lock_owned().await;
         let workspace = Arc::clone(workspace);
         run_to_completion(async move { Self::open_locked(&workspace, &mut state, author).await }).await
     }
@@ -141,7 +141,7 @@ impl Worktree {
 /// Merges an author's tree into the directory, completely or not at all. A failed merge leaves no trace there.
 /// With the error `merge_conflict` nothing is merged.
 pub async fn merge(workspace: &Arc<Workspace>, caller: &EditAuthor, author: &str) -> Result<String, GitError> {
-    let mut state = Arc::clone(workspace.git()).lock_owned().await;
+    let mut state = Arc::clone(&workspace.git).lock_owned().await;
     let (workspace, caller, author) = (Arc::clone(workspace), caller.clone(), author.to_owned());
     run_to_completion(async move { merge_locked(&workspace, &mut state, &caller, &author).await }).await
 }
@@ -280,7 +280,7 @@ async fn open_disk(
         return Ok(disk);
     }
     // The operator's exclusions apply to trees too.
-    let options = workspace.disk().options();
+    let options = workspace.disk().options().clone();
     let disk = tokio::task::spawn_blocking(move || Disk::open(root, options)).await;
     let disk = Arc::new(disk.map_err(|error| broken(&error))?.map_err(WorkspaceError::from)?);
     trees.insert(label.to_owned(), Arc::downgrade(&disk));

@@ -81,7 +81,7 @@ impl Disk {
                         let lines = files::count(&contents.text);
                         let bytes = u64::try_from(contents.text.len()).expect("an address fits");
                         scan.files.insert(path, ScannedFile { hash: contents.hash, lines, bytes });
-                        let is_too_many = scan.files.len() > self.max_files;
+                        let is_too_many = scan.files.len() > self.options.max_files;
                         return if is_too_many { Err(self.too_many()) } else { Ok(()) };
                     }
                     // The file was removed after it was listed.
@@ -101,12 +101,12 @@ impl Disk {
     }
 
     fn too_many(&self) -> DiskError {
-        DiskError::TooManyFiles { max: self.max_files }
+        DiskError::TooManyFiles { max: self.options.max_files }
     }
 
     /// Walks the directory in the order of names.
     pub(super) fn walk(&self, pass: &mut dyn FnMut(WalkEntry<'_>) -> Result<(), DiskError>) -> Result<(), DiskError> {
-        let names_left = self.max_files.saturating_mul(NAMES_PER_FILE);
+        let names_left = self.options.max_files.saturating_mul(NAMES_PER_FILE);
         let mut walk = Walk { rules: self.rules.active_rules(&self.root)?, names_left, pass };
         self.walk_below(&self.root, "", 0, &mut walk)
     }

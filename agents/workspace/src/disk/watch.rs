@@ -242,7 +242,7 @@ impl Watcher {
             if let WalkEntry::Directory(name) = passed {
                 watched.insert(self.root.join(name));
             }
-            if watched.len() > disk.max_files { Err(DiskError::TooManyWatches) } else { Ok(()) }
+            if watched.len() > disk.options.max_files { Err(DiskError::TooManyWatches) } else { Ok(()) }
         });
         for path in &watched {
             match self.watcher.watch(path, RecursiveMode::NonRecursive).map_err(|error| failed(&error)) {
