@@ -112,7 +112,7 @@ impl NestedBoards {
 
     fn runtime(&self) -> Result<Runtime, Failure> {
         let runtime = self.runtime.get().and_then(WeakRuntime::upgrade);
-        runtime.ok_or_else(|| Failure::new(FailureCode::Crashed, "the runtime is ending"))
+        runtime.ok_or_else(|| crashed("the runtime is ending"))
     }
 
     fn snapshot(&self, id: &BoardId) -> Option<Arc<BoardStatus>> {
@@ -152,9 +152,7 @@ impl NestedBoards {
                 None => false,
                 Some(Ended { end: End::Cancelled, .. }) => awaited.as_ref() != Some(&id),
                 Some(_) => {
-                    let at = ended_at(&board).await;
-                    let at =
-                        at.map_err(|error| Failure::new(FailureCode::Crashed, format!("the board inside: {error}")))?;
+                    let at = ended_at(&board).await.map_err(|error| crashed(format!("the board inside: {error}")))?;
                     at.is_some_and(|at| at <= since)
                 }
             };
@@ -184,7 +182,7 @@ impl NestedBoards {
                 return answer_from_result(call, inner, &snapshot, ended);
             }
         }
-        Err(Failure::new(FailureCode::Crashed, format!("{BOARDS_MAX} boards inside this one have failed at it")))
+        Err(crashed(format!("{BOARDS_MAX} boards inside this one have failed at it")))
     }
 
     /// Returns the board of a task, and true if it existed before.
@@ -226,8 +224,7 @@ impl NestedBoards {
                     )));
                 }
                 Err(error) => {
-                    let why = format!("the board inside cannot be run: {error}");
-                    return Err(CreateError::Failed(Failure::new(FailureCode::Crashed, why)));
+                    return Err(CreateError::Failed(crashed(format!("the board inside cannot be run: {error}"))));
                 }
             }
         }
@@ -245,7 +242,7 @@ impl NestedBoards {
     ) -> Result<(Ended, BoardHandle), Failure> {
         if is_out_of_patience(&board.status()) {
             // Resuming the outer board resumes the inner one.
-            board.resume(None).await.map_err(|error| Failure::new(FailureCode::Crashed, error.to_string()))?;
+            board.resume(None).await.map_err(|error| crashed(error.to_string()))?;
         }
         let enough = tokio::time::sleep(time - (time / 8).min(MARGIN));
         // Answers before the timeout: later answers are ignored, and their usage with them.
@@ -296,18 +293,19 @@ impl NestedBoards {
                 Err(RuntimeError::Closed(_)) => {
                     tokio::time::sleep(PAUSE).await;
                     (board, _) = self.board(task).await.map_err(|unmade| match unmade {
-                        CreateError::Unfit(why) => Failure::new(FailureCode::Crashed, why),
+                        CreateError::Unfit(why) => crashed(why),
                         CreateError::Failed(why) => why,
                     })?;
                 }
-                Err(error) => {
-                    let why = format!("the board inside cannot go on: {error}");
-                    return Err(Failure::new(FailureCode::Crashed, why));
-                }
+                Err(error) => return Err(crashed(format!("the board inside cannot go on: {error}"))),
             }
         }
         Err(Failure::new(FailureCode::Timeout, "the board inside is let go again and again"))
     }
+}
+
+fn crashed(message: impl Into<String>) -> Failure {
+    Failure::new(FailureCode::Crashed, message)
 }
 
 struct BoardSpec<'a> {
@@ -340,7 +338,7 @@ fn answer_from_result(call: &Call, inner: &NestedBoardSpec, snapshot: &BoardStat
 
 /// Returns the answer of a worker without a result from its board.
 fn answer_without_result(call: &Call, inner: &NestedBoardSpec, message: &str) -> CallResult {
-    let Some(failed) = &inner.failed else { return Err(Failure::new(FailureCode::Crashed, message)) };
+    let Some(failed) = &inner.failed else { return Err(crashed(message)) };
     let bound = script::trigger_bindings(call);
     let named = |(name, value): (&String, &Value)| match &bound {
         Some(bound) => (name.clone(), script::with_names(value, bound, false)),

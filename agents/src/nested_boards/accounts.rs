@@ -15,7 +15,7 @@ use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::handle::BoardHandle;
 use patchboard_runtime::runtime::WeakRuntime;
 
-use super::NestedBoards;
+use super::{NestedBoards, crashed};
 
 /// Accounts by outer board and invocation.
 #[derive(Default)]
@@ -79,9 +79,8 @@ impl NestedBoards {
     pub(super) async fn begin(&self, call: &Call) -> Result<(InvocationId, Timestamp), Failure> {
         let runtime = self.runtime.get().and_then(WeakRuntime::upgrade);
         let outer = runtime.as_ref().and_then(|runtime| runtime.board(&call.board));
-        let (runtime, outer) =
-            runtime.zip(outer).ok_or_else(|| Failure::new(FailureCode::Crashed, "the outer board is closed"))?;
-        let unread = |error: RuntimeError| Failure::new(FailureCode::Crashed, format!("the outer board: {error}"));
+        let (runtime, outer) = runtime.zip(outer).ok_or_else(|| crashed("the outer board is closed"))?;
+        let unread = |error: RuntimeError| crashed(format!("the outer board: {error}"));
         let invocation = call.invocation;
         let known = self.accounts.0.lock().get(&call.board).and_then(|accounts| accounts.get(&invocation)).cloned();
         let count = async |account: Account| {
