@@ -242,6 +242,9 @@ impl Chat {
                 *text = masked;
             }
         }
+        // An object without members is no patch.
+        let is_blank =
+            completion.calls.is_empty() && (completion.text.is_empty() || task.is_patch() && completion.text == "{}");
         match &completion.end {
             FinishReason::Length if !completion.is_whole(task.is_json()) => {
                 let advice = match task.call() {
@@ -257,20 +260,10 @@ impl Chat {
                 text if text.is_empty() => fail(FailureCode::Refused, &format!("the model refused: {why}")),
                 text => fail(FailureCode::Refused, &format!("the model refused: {why}: {text}")),
             },
-            FinishReason::Stopped | FinishReason::Length | FinishReason::Other(_) => {
-                // An object without members is no patch.
-                let is_blank = completion.text.is_empty() || task.is_patch() && completion.text == "{}";
-                match is_blank && completion.calls.is_empty() {
-                    true => match &completion.end {
-                        FinishReason::Other(why) => {
-                            fail(FailureCode::Empty, &format!("the model wrote nothing ({why})"))
-                        }
-                        _ if !completion.text.is_empty() => fail(FailureCode::Empty, "the model wrote nothing but {}"),
-                        _ => fail(FailureCode::Empty, "the model wrote nothing"),
-                    },
-                    false => Ok(completion),
-                }
-            }
+            _ if !is_blank => Ok(completion),
+            FinishReason::Other(why) => fail(FailureCode::Empty, &format!("the model wrote nothing ({why})")),
+            _ if completion.text.is_empty() => fail(FailureCode::Empty, "the model wrote nothing"),
+            _ => fail(FailureCode::Empty, "the model wrote nothing but {}"),
         }
     }
 

@@ -246,12 +246,12 @@ fn incomplete_flags_say_what_is_missing() {
 #[test]
 fn debug_output_shows_no_values_that_may_be_secret() {
     let mut model = Model::new("http://h", "m");
-    model.headers.insert("x-key".into(), "hush-header".into());
+    model.headers.insert("x-key".into(), Setting::Text("hush-header".into()));
     let mut program = Program::new(vec!["p".into()]);
     program.env.insert("KEY".into(), "hush-env".into());
     let env = Environment::from_iter([("K", "hush-process")]);
     let mut embeddings = Embeddings::new("http://h", "m");
-    embeddings.headers.insert("y-key".into(), "hush-header".into());
+    embeddings.headers.insert("y-key".into(), Setting::Text("hush-header".into()));
     let shown = format!("{model:?} {program:?} {env:?} {embeddings:?}");
     assert!(
         shown.contains("x-key") && shown.contains("y-key") && shown.contains("KEY") && !shown.contains("hush"),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use patchboard_agents::config::{Model, Streaming, Structured};
+use patchboard_agents::config::{Model, Setting, Streaming, Structured};
 use patchboard_endpoint::{Endpoint, ScriptedResponse};
 use patchboard_kernel::deferral::DeferralReason;
 use patchboard_kernel::failure::FailureCode;
@@ -55,7 +55,7 @@ pub(crate) fn say(status: u16, body: &str) -> ScriptedResponse {
 async fn a_call_sends_what_the_seat_and_the_configuration_say() {
     let (answer, endpoint, _) = ask(vec![ok("[]")], |model, _| {
         model.seed = Some(7);
-        model.headers.insert("X-Title".into(), "hush-header".into());
+        model.headers.insert("X-Title".into(), Setting::Text("hush-header".into()));
     })
     .await;
     let reply = answer.expect("a reply");

@@ -73,12 +73,6 @@ impl Setting {
     }
 }
 
-impl From<&str> for Setting {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ fn what_no_header_may_hold_is_an_error_without_its_value() {
     let variables = [("KEY".to_owned(), SecretString::from("sk-hush\nhush"))].into();
     let mut model = Model::new("http://localhost:1/v1", "m");
     model.api_key_env = Some("KEY".into());
-    model.query.insert("api-version".into(), "2026 1".into());
+    model.query.insert("api-version".into(), Setting::Text("2026 1".into()));
     let error = Endpoint::new(&model, &variables).err().expect("refused");
     assert!(error.contains("the key") && !error.contains("hush"), "{error}");
     model.api_key_env = None;
