@@ -187,7 +187,14 @@ impl Endpoint {
         deadline: Instant,
         begun: OnReplyStart<'_>,
     ) -> Result<HttpAnswer, HttpFailure> {
-        let answered = self.post_once(path, body, deadline, begun).await;
+        let key = self.key(None, deadline).await?;
+        let request = self.request(Method::POST, path, key.as_ref(), body.clone())?;
+        let mut answered = answer(&self.http, self.api, request, deadline, begun).await;
+        if self.access.keys.can_renew() && matches!(answered, Err(HttpFailure::Status { status: 401, .. })) {
+            let renewed = self.key(key.as_ref(), deadline).await?;
+            let request = self.request(Method::POST, path, renewed.as_ref(), body)?;
+            answered = answer(&self.http, self.api, request, deadline, begun).await;
+        }
         answered.map_err(|failure| match failure {
             // Masks before any part of it is truncated.
             HttpFailure::Status { status, wait, body, cause: fault } => {
@@ -195,23 +202,6 @@ impl Endpoint {
             }
             failure => failure,
         })
-    }
-
-    async fn post_once(
-        &self,
-        path: &str,
-        body: Vec<u8>,
-        deadline: Instant,
-        begun: OnReplyStart<'_>,
-    ) -> Result<HttpAnswer, HttpFailure> {
-        let key = self.key(None, deadline).await?;
-        let request = self.request(Method::POST, path, key.as_ref(), body.clone())?;
-        let answered = answer(&self.http, self.api, request, deadline, begun).await;
-        if !self.access.keys.can_renew() || !matches!(answered, Err(HttpFailure::Status { status: 401, .. })) {
-            return answered;
-        }
-        let renewed = self.key(key.as_ref(), deadline).await?;
-        answer(&self.http, self.api, self.request(Method::POST, path, renewed.as_ref(), body)?, deadline, begun).await
     }
 
     pub(super) async fn get(&self, path: &str, deadline: Instant) -> Result<Response, HttpFailure> {
@@ -291,6 +281,10 @@ async fn answer(
     }
     let (status, headers) = (response.status(), response.headers().clone());
     let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let refused = |status: u16, body: String| {
+        let wait = retry_after::requested_pause(status, &headers, &body, SystemTime::now());
+        HttpFailure::Status { status, wait, body, cause: FailureCause::Unknown }
+    };
     if !status.is_success() {
         let read = timeout_at(deadline, read(response, ERROR_MAX)).await;
         let (bytes, _) = read.map(Result::unwrap_or_default).unwrap_or_default();
@@ -299,9 +293,7 @@ async fn answer(
         if status.is_redirection() && !header(LOCATION).is_empty() {
             body = redirected(&url, api, header(LOCATION));
         }
-        let status = status.as_u16();
-        let wait = retry_after::requested_pause(status, &headers, &body, SystemTime::now());
-        return Err(HttpFailure::Status { status, wait, body, cause: FailureCause::Unknown });
+        return Err(refused(status.as_u16(), body));
     }
     let (kind, encoding) = (header(CONTENT_TYPE), header(CONTENT_ENCODING));
     let answered = read_answer(response, (api, kind, encoding), deadline, begun).await;
@@ -314,10 +306,7 @@ async fn answer(
     let Some(status) = provider_errors::embedded_error_status(&answered.value) else { return Ok(answered) };
     let body = answered.value.to_string();
     Err(match status {
-        Some(status) => {
-            let wait = retry_after::requested_pause(status, &headers, &body, SystemTime::now());
-            HttpFailure::Status { status, wait, body, cause: FailureCause::Unknown }
-        }
+        Some(status) => refused(status, body),
         None => HttpFailure::InvalidBody(format!("the answer is an error: {}", provider_errors::error_message(&body))),
     })
 }
