@@ -183,10 +183,9 @@ impl CapabilityProbe {
             Ok((_, None)) => return Err(unanswered("the answer holds no choice".to_owned(), None)),
             Err((message, failure)) => return Err(unanswered(message, Some(&failure))),
         };
-        let members = self.members(model, &first).await;
+        let [seed, top_p, stop, reasoning_effort] = self.members(model, &first).await;
         let tools = self.tools(model).await;
         let stream = self.stream(model, &first).await;
-        let [seed, top_p, stop, reasoning_effort] = members;
         let (shape, is_bare) = (first.shape, first.is_bare);
         let unless_bare = |ability: Capability| if is_bare { left_out_together() } else { ability };
         let cost = model

@@ -201,23 +201,21 @@ impl Chat {
     /// Determines the cause of a failure by sending a short request.
     async fn determine_cause(&self, failed: RequestSource<'_>, shape: RequestShape, deadline: Instant) -> FailureCause {
         let prompt = Prompt { system: String::new(), user: "Reply with the word yes.".to_owned() };
-        let timeout = CAUSE_PROBE_TIMEOUT;
-        let reply_tokens = CAUSE_PROBE_TOKENS;
         let probe = PromptRequest {
             caller: "another",
             prompt: &prompt,
             schema: &Value::Null,
             order: &[],
-            reply_tokens,
-            timeout,
+            reply_tokens: CAUSE_PROBE_TOKENS,
+            timeout: CAUSE_PROBE_TIMEOUT,
             wait_for_provider: false,
         };
         let task = RequestSource::from(&probe);
         let messages = task.messages();
         let request = self.request(task, &messages, &[], RequestShape { form: OutputMode::None, ..shape });
         let Ok(body) = self.body(&request) else { return FailureCause::Unknown };
-        let deadline = deadline.min(Instant::now() + timeout);
-        let tokens = estimate(body.len()).saturating_add(u64::from(reply_tokens));
+        let deadline = deadline.min(Instant::now() + CAUSE_PROBE_TIMEOUT);
+        let tokens = estimate(body.len()).saturating_add(u64::from(CAUSE_PROBE_TOKENS));
         if await_limits(failed.call(), tokens, deadline).await.is_err() {
             return FailureCause::Unknown;
         }
