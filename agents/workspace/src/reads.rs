@@ -28,6 +28,16 @@ const DECLARED_MAX: usize = 3_584;
 #[derive(Debug, Default)]
 pub struct TextPool(AtomicUsize);
 
+/// Edit of a file by the agent itself, from `before` to this version; without a text the file is deleted.
+#[derive(Clone, Copy)]
+pub(super) struct OwnEdit<'a> {
+    pub(super) path: &'a FilePath,
+    pub(super) before: Option<&'a FileEntry>,
+    pub(super) moves: &'a [LineShift],
+    pub(super) version: u64,
+    pub(super) text: Option<&'a Arc<str>>,
+}
+
 /// An agent's read set.
 #[derive(Debug, Default)]
 pub struct Reads {
@@ -106,16 +116,10 @@ impl Reads {
         }
     }
 
-    /// Records an edit by the agent itself, from `before` to this version; without a text the file is deleted. Fresh
-    /// reads and the lines written move to the new version. Stale reads remain stale.
-    pub fn note_own_edit(
-        &mut self,
-        path: &FilePath,
-        before: Option<&FileEntry>,
-        moves: &[LineShift],
-        version: u64,
-        text: Option<&Arc<str>>,
-    ) {
+    /// Records an edit by the agent itself. Fresh reads and the lines written move to the new version. Stale reads
+    /// remain stale.
+    pub(super) fn note_own_edit(&mut self, edit: OwnEdit<'_>) {
+        let OwnEdit { path, before, moves, version, text } = edit;
         let known = self.files.entry(path.clone()).or_default();
         let was_there = before.is_some_and(FileEntry::exists);
         let mut is_whole = !was_there || text.is_none_or(|text| text.is_empty());

@@ -294,7 +294,7 @@ impl Session {
         self.key = key.as_deref().filter(|_| is_edit).map(|key| (IdempotencyKey::from(key), digest));
         if is_edit {
             let basis = basis.or_else(|| self.batch_reads.clone());
-            self.has_lost_reads |= basis.as_ref().is_some_and(RequestReads::is_lost);
+            self.has_lost_reads |= basis.as_ref().is_some_and(|basis| basis.is_lost);
             self.basis = basis.map_or_else(|| self.reads.clone(), |basis| basis.reads());
         }
         let (result, is_decided) = self.run(command).await;

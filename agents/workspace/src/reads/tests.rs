@@ -19,6 +19,11 @@ const fn step(at: u32, removed: u32, added: u32) -> LineShift {
     LineShift { at, removed, added }
 }
 
+fn note_own_edit(reads: &mut Reads, before: &FileEntry, moved: LineShift, text: &Arc<str>) {
+    let (before, text) = (Some(before), Some(text));
+    reads.note_own_edit(OwnEdit { path: &path(), before, moves: &[moved], version: 2, text });
+}
+
 #[test]
 fn parts_of_one_version_join_and_the_whole_replaces_them() {
     let mut reads = Reads::default();
@@ -47,17 +52,17 @@ fn after_an_edit_of_its_own_an_agent_knows_what_it_knew_and_what_it_wrote() {
     ] {
         let mut reads = Reads::default();
         reads.note(&path(), 1, Some(known), None);
-        reads.note_own_edit(&path(), Some(&entry(1, 40)), &[moved], 2, Some(&text));
+        note_own_edit(&mut reads, &entry(1, 40), moved, &text);
         let now: Vec<_> = seen(&reads).into_iter().map(|(_, lines)| lines.expect("lines")).collect();
         assert_eq!(now, expected, "{moved:?}");
     }
     let mut reads = Reads::default();
     reads.note(&path(), 1, None, None);
-    reads.note_own_edit(&path(), Some(&entry(1, 40)), &[step(3, 1, 1)], 2, Some(&text));
+    note_own_edit(&mut reads, &entry(1, 40), step(3, 1, 1), &text);
     assert_eq!(seen(&reads), [(2, None)], "who knew the whole knows the whole");
     let mut reads = Reads::default();
     reads.note(&path(), 1, Some((1, 2)), None);
-    reads.note_own_edit(&path(), Some(&entry(1, 2)), &[step(1, 2, 0)], 2, Some(&"".into()));
+    note_own_edit(&mut reads, &entry(1, 2), step(1, 2, 0), &"".into());
     assert_eq!(seen(&reads), [(2, None)], "who empties a file knows that nothing is in it");
 }
 

@@ -10,13 +10,13 @@ use patchboard_kernel::files::{
 use patchboard_kernel::rejection::Code;
 use serde_json::json;
 
+use super::super::reads::OwnEdit;
 use super::super::render;
 use super::super::service::{CurrentFile, DecidedEdit, EditOutcome, ProposedChange};
 use super::super::text::command::EditBasis;
 use super::super::text::edit::EditCommand;
 use super::super::text::hunks::blocks;
 use super::super::text::snippet::snippet;
-use super::request::OwnEdit;
 use super::transform::EditTransform;
 use super::{CommandError, CommandResult, Session, SessionCode};
 use patchboard_kernel::text::one_line;
@@ -176,7 +176,7 @@ impl Session {
     }
 
     fn note_own_edit(&mut self, edit: OwnEdit<'_>) {
-        edit.note(&mut self.reads);
+        self.reads.note_own_edit(edit);
         self.read_history.note_own_edit(edit);
     }
 

@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use patchboard_kernel::files::{FileEntry, FilePath, LineShift};
 use patchboard_kernel::record::Principal;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::reads::Reads;
+use super::super::reads::{OwnEdit, Reads};
 use super::Session;
 use patchboard_runtime::tools::ROOM_MAX;
 
@@ -64,7 +63,7 @@ pub struct Order {
 pub struct RequestReads {
     reads: Arc<Mutex<Reads>>,
     /// True if earlier reads were lost and the agent had not been notified by then.
-    is_lost: bool,
+    pub(super) is_lost: bool,
 }
 
 impl RequestReads {
@@ -76,29 +75,9 @@ impl RequestReads {
         self.reads.lock().clone()
     }
 
-    pub(super) const fn is_lost(&self) -> bool {
-        self.is_lost
-    }
-
     /// Returns whether an unanswered request uses this read set.
     fn is_in_use(&self) -> bool {
         Arc::strong_count(&self.reads) > 1
-    }
-}
-
-/// Edit of a file by the agent itself.
-#[derive(Clone, Copy)]
-pub(super) struct OwnEdit<'a> {
-    pub(super) path: &'a FilePath,
-    pub(super) before: Option<&'a FileEntry>,
-    pub(super) moves: &'a [LineShift],
-    pub(super) version: u64,
-    pub(super) text: Option<&'a Arc<str>>,
-}
-
-impl OwnEdit<'_> {
-    pub(super) fn note(self, reads: &mut Reads) {
-        reads.note_own_edit(self.path, self.before, self.moves, self.version, self.text);
     }
 }
 
@@ -147,7 +126,7 @@ impl ReadHistory {
 
     /// Adds an edit of the agent to all read sets: requests made before it know of it as well.
     pub(super) fn note_own_edit(&self, edit: OwnEdit<'_>) {
-        self.0.lock().values().for_each(|basis| edit.note(&mut basis.reads.lock()));
+        self.0.lock().values().for_each(|basis| basis.reads.lock().note_own_edit(edit));
     }
 
     /// Removes an answer. If it was the last one, returns the read set without it.
