@@ -158,7 +158,7 @@ impl Workspaces {
         let disk = loop {
             let (dir, options) = (directory.dir.clone(), options.clone());
             let disk = tokio::task::spawn_blocking(move || Disk::open(dir, options)).await;
-            match disk.map_err(|error| WorkspaceError::Broken(error.to_string()))? {
+            match disk.map_err(WorkspaceError::broken)? {
                 // Work in progress of the previous holder finishes first.
                 Err(DiskError::Locked { .. })
                     if Instant::now() < deadline && self.is_current(board.id(), activation) =>
@@ -173,20 +173,17 @@ impl Workspaces {
             let disk = Arc::clone(&disk);
             tokio::task::spawn_blocking(move || watch(&disk)).await
         };
-        let watched = match watched.map_err(|error| WorkspaceError::Broken(error.to_string()))? {
-            Ok(watched) => Some(watched),
-            Err(error) => {
-                tracing::warn!(%error, "the directory is looked through from time to time instead of being watched");
-                None
-            }
-        };
+        let watched = watched.map_err(WorkspaceError::broken)?;
+        if let Err(error) = &watched {
+            tracing::warn!(%error, "the directory is looked through from time to time instead of being watched");
+        }
         let OpenedWorkspace { workspace, recovery, found } = Workspace::open(board.clone(), disk).await?;
         for said in found.messages() {
             tracing::warn!(board = %board.id(), "{said}");
         }
         let (undone, found) = (recovery.changes.len(), found.found);
         tracing::info!(board = %board.id(), dir = %workspace.disk().path().display(), found, undone, "the workspace is open");
-        Ok((workspace, watched))
+        Ok((workspace, watched.ok()))
     }
 
     fn is_usable(&self, workspace: &Workspace) -> bool {
@@ -269,7 +266,7 @@ impl Workspaces {
             slot.ok_or_else(not_open)?.sessions.get_or_create(workspace, author, has_earlier_reads)
         };
         let called = tokio::spawn(agent.execute(request));
-        called.await.map_err(|error| WorkspaceError::Broken(error.to_string()))
+        called.await.map_err(WorkspaceError::broken)
     }
 
     /// Closes the directory of a board that has ended for good or left this process, unless it was activated again.

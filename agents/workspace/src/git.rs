@@ -177,7 +177,7 @@ pub async fn commit(
 pub(super) async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, GitError>> + Send + 'static,
 ) -> Result<T, GitError> {
-    tokio::spawn(work).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?
+    tokio::spawn(work).await.map_err(WorkspaceError::broken)?
 }
 
 async fn commit_locked(
@@ -191,7 +191,7 @@ async fn commit_locked(
     let mut head = repository.head().await?;
     let base = repository.begin(head.as_deref()).await?;
     let (tree, omissions) = build_tree(workspace, &repository, &base, |path| caller.access.may_view(path)).await?;
-    state.histories.read_on(workspace.board()).await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
+    state.histories.read_on(workspace.board()).await.map_err(WorkspaceError::broken)?;
     let mut by_author: BTreeMap<String, (BTreeSet<String>, Vec<Change>)> = BTreeMap::new();
     for change in repository.changes(&base, &tree).await? {
         let Authors { first, others } = authors(&state.histories, &repository, &change).await?;

@@ -181,7 +181,7 @@ where
     let ran = tokio::spawn(work(unwanted)).await;
     // A dropped caller closes the channel earlier.
     drop::<oneshot::Sender<()>>(wanted);
-    ran.unwrap_or_else(|error| Err(WorkspaceError::Broken(error.to_string()).into()))
+    ran.unwrap_or_else(|error| Err(WorkspaceError::broken(error).into()))
 }
 
 fn check_arguments(name: &str, program: &Program, arguments: &[String]) -> Result<(), ProgramError> {

@@ -231,8 +231,7 @@ impl Workspace {
                 let changes = wanted.iter().map(ProposedChange::change).collect();
                 Ok::<_, E>((standing, wanted, changes))
             });
-            let made = made.await.map_err(|error| WorkspaceError::Broken(error.to_string()))?;
-            let (standing, wanted, changes) = made?;
+            let (standing, wanted, changes) = made.await.map_err(WorkspaceError::broken)??;
             let mut edit = Edit { changes, ..edit };
             for (wanted, standing) in wanted.iter().zip(&standing) {
                 let (path, version) = (&wanted.path, standing.version());
@@ -280,7 +279,7 @@ impl Workspace {
         let notes = Arc::clone(&self.edit_state).write_owned().await;
         let alone = WriteGuard { workspace: Arc::clone(self), state: notes };
         let done = tokio::spawn(async move { work(alone).await });
-        done.await.unwrap_or_else(|error| Err(WorkspaceError::Broken(error.to_string()).into()))
+        done.await.unwrap_or_else(|error| Err(WorkspaceError::broken(error).into()))
     }
 
     async fn read(&self, path: &FilePath) -> Result<Option<Contents>, WorkspaceError> {
@@ -295,6 +294,6 @@ impl Workspace {
     ) -> Result<T, WorkspaceError> {
         let disk = Arc::clone(&self.disk);
         let done = tokio::task::spawn_blocking(move || work(&disk)).await;
-        Ok(done.map_err(|error| WorkspaceError::Broken(error.to_string()))??)
+        Ok(done.map_err(WorkspaceError::broken)??)
     }
 }

@@ -87,7 +87,7 @@ impl Worktree {
         let is_new = !root.is_dir();
         if is_new {
             if let Some(above) = root.parent() {
-                fs::create_dir_all(above).map_err(|error| broken(&error))?;
+                fs::create_dir_all(above).map_err(WorkspaceError::broken)?;
             }
             let path = root.display().to_string();
             repository.git(["worktree", "prune"]).await?;
@@ -282,7 +282,7 @@ async fn open_disk(
     // The operator's exclusions apply to trees too.
     let options = workspace.disk().options().clone();
     let disk = tokio::task::spawn_blocking(move || Disk::open(root, options)).await;
-    let disk = Arc::new(disk.map_err(|error| broken(&error))?.map_err(WorkspaceError::from)?);
+    let disk = Arc::new(disk.map_err(WorkspaceError::broken)?.map_err(WorkspaceError::from)?);
     trees.insert(label.to_owned(), Arc::downgrade(&disk));
     Ok(disk)
 }
@@ -291,10 +291,6 @@ async fn open_disk(
 fn place(workspace: &Workspace, label: &str) -> (PathBuf, String) {
     let root = workspace.disk().path().join(".patchboard").join("worktrees").join(label);
     (root, format!("{BRANCH}/{label}"))
-}
-
-fn broken(error: &dyn std::fmt::Display) -> GitError {
-    GitError::Program(WorkspaceError::Broken(error.to_string()).into())
 }
 
 fn done(

@@ -154,7 +154,7 @@ pub(super) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, GitError> + Send + 'static,
 ) -> Result<T, GitError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| WorkspaceError::Broken(error.to_string()))?
+    done.map_err(WorkspaceError::broken)?
 }
 
 #[cfg(test)]

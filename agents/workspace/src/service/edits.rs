@@ -1,5 +1,6 @@
 //! Plain values of the workspace service: requests, file contents, results and errors.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use patchboard_kernel::digest::{Digest, sha256};
@@ -44,6 +45,10 @@ pub enum WorkspaceError {
 }
 
 impl WorkspaceError {
+    pub(crate) fn broken(why: impl Display) -> Self {
+        Self::Broken(why.to_string())
+    }
+
     /// Returns the stable code.
     pub fn code(&self) -> &'static str {
         match self {

@@ -127,7 +127,7 @@ impl WriteGuard {
     ) -> Result<EditOutcome, WorkspaceError> {
         self.state.pending.push_back(PendingEdit { principal, ..PendingEdit::new(edit, files, 0) });
         let decided = self.settle().await?;
-        let decided = decided.ok_or_else(|| WorkspaceError::Broken("nothing was put to the board".to_owned()))?;
+        let decided = decided.ok_or_else(|| WorkspaceError::broken("nothing was put to the board"))?;
         Ok(decided?)
     }
 
