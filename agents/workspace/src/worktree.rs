@@ -26,13 +26,9 @@ use super::text::command::Command;
 use super::text::edit::{EditCommand, EditError, apply, begins_within};
 use super::text::hunks::blocks;
 use super::text::search::{Pattern, Search};
-use super::text::snippet::snippet;
+use super::text::snippet::{EDIT_AROUND, EDIT_CHARS_MAX, snippet};
 use patchboard_kernel::text::counted;
 use patchboard_runtime::tools::cut;
-
-/// Lines of context around an edit's result, and maximum characters of that excerpt.
-const AROUND: u32 = 4;
-const SNIPPET_CHARS_MAX: usize = 8_000;
 
 /// Maximum characters shown of an author's changes that were reverted because of a conflict.
 const TAKEN_BACK_CHARS_MAX: usize = 8_000;
@@ -259,13 +255,11 @@ async fn move_tree(repository: &Repository, from: &str, to: &str, why: &str) -> 
     })?;
     // Check out first: content ahead of the branch is harmless, but a branch ahead of its content would be reverted by
     // the next commit.
-    match repository.move_head(Some(from), to, why).await {
-        Ok(()) => Ok(()),
-        Err(error) => {
-            repository.check_out(to, from).await.ok();
-            Err(error)
-        }
+    let moved = repository.move_head(Some(from), to, why).await;
+    if moved.is_err() {
+        repository.check_out(to, from).await.ok();
     }
+    moved
 }
 
 /// Returns the directory of a tree, shared with its other users.
@@ -354,7 +348,7 @@ fn done(
             let after = apply(&edit, before.as_deref().unwrap_or_default())?;
             let text = (!matches!(edit, EditCommand::Delete)).then_some(after.text.as_str());
             let note = put(disk, may, &path, text)?;
-            let snippet = snippet(&after.text, &blocks(&after.hunks), AROUND, SNIPPET_CHARS_MAX);
+            let snippet = snippet(&after.text, &blocks(&after.hunks), EDIT_AROUND, EDIT_CHARS_MAX);
             Ok(CommandResult::success(
                 format!("{path} was changed.\n{note}{}", snippet.text),
                 json!({"files": [{"path": path}]}),

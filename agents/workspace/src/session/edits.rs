@@ -16,16 +16,10 @@ use super::super::service::{CurrentFile, DecidedEdit, EditOutcome, ProposedChang
 use super::super::text::command::EditBasis;
 use super::super::text::edit::EditCommand;
 use super::super::text::hunks::blocks;
-use super::super::text::snippet::snippet;
+use super::super::text::snippet::{EDIT_AROUND, EDIT_CHARS_MAX, snippet};
 use super::transform::EditTransform;
 use super::{CommandError, CommandResult, Session, SessionCode};
 use patchboard_kernel::text::one_line;
-
-/// Context lines shown on either side of the written lines.
-const AROUND: u32 = 4;
-
-/// Characters of the snippet shown after an edit.
-const SNIPPET_CHARS_MAX: usize = 8_000;
 
 impl Session {
     /// Checks access. Files that the author may not view are not disclosed, and no edit is tried on one that it may not
@@ -183,7 +177,7 @@ impl Session {
     fn committed_result(&mut self, decided: &DecidedEdit, versions: &[Option<u64>]) -> CommandResult {
         let mut text = String::new();
         let mut files = Vec::new();
-        let room = self.room.min(SNIPPET_CHARS_MAX);
+        let room = self.room.min(EDIT_CHARS_MAX);
         for ((proposed, before), version) in decided.proposed.iter().zip(&decided.current).zip(versions) {
             let path = &proposed.path;
             let Some(version) = *version else {
@@ -208,7 +202,7 @@ impl Session {
             };
             let mut shown = Vec::new();
             if !is_new {
-                let snippet = snippet(after, &places_of(hunks), AROUND, room.saturating_sub(text.chars().count()));
+                let snippet = snippet(after, &places_of(hunks), EDIT_AROUND, room.saturating_sub(text.chars().count()));
                 text.push_str(&snippet.text);
                 for lines in &snippet.shown {
                     self.reads.note(path, version, Some(*lines), Some(after));

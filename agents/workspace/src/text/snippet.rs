@@ -12,6 +12,12 @@ use patchboard_kernel::text::counted;
 /// Maximum characters shown of a line.
 pub const LINE_CHARS_MAX: usize = 2_000;
 
+/// Lines of context around an edit's result.
+pub const EDIT_AROUND: u32 = 4;
+
+/// Maximum characters of the excerpt around an edit's result.
+pub const EDIT_CHARS_MAX: usize = 8_000;
+
 /// Numbered lines of a text.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Snippet {
