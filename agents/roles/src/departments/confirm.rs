@@ -23,7 +23,7 @@ const AROUND_BYTES: usize = 1024;
 const SENTENCE_CHARS_MAX: usize = 2000;
 
 /// Result that a department returns to the board that asked it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DepartmentResult {
     /// Name of the department.
@@ -56,12 +56,13 @@ pub struct DepartmentResult {
 }
 
 /// Kind of a department's result.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultStatus {
     /// The action was carried out.
     Done,
     /// The action could not be carried out.
+    #[default]
     Error,
     /// The user must answer a question first.
     Clarification,
@@ -77,13 +78,7 @@ impl DepartmentResult {
             department: department.name.clone(),
             status,
             text: patchboard_kernel::text::one_line(text, SENTENCE_CHARS_MAX),
-            question: None,
-            options: Vec::new(),
-            pending: None,
-            finding: None,
-            evidence: None,
-            patch: Vec::new(),
-            data: Map::new(),
+            ..Self::default()
         }
     }
 

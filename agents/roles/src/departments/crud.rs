@@ -15,7 +15,7 @@ use super::similarity::display_text;
 use super::similarity::words;
 use super::storage::{CallOutcome, OUTCOMES, ROWS_MAX, State, Storage, StorageError, Table, parsed};
 use super::types::{ChangeError, Outcome, OutcomeStatus, Resolution, RowChange, Status, Values};
-use super::values::{is_given, stored};
+use super::values::{bytes_of, is_given, stored};
 
 /// Greatest number of rows in an outcome.
 const SHOWN_MAX: usize = 100;
@@ -36,7 +36,7 @@ pub fn execute(
     };
     storage.with_documents(|documents| {
         if recognised.action.does == RowOperation::Select {
-            let table = wait(Table::of(documents, department, false))?;
+            let table = wait(Table::of(documents, department))?;
             return Ok(select(&table, resolved, bytes_max));
         }
         let call = WriteCall { documents, department, recognised: &recognised, resolved, key, now };
@@ -67,7 +67,7 @@ impl WriteCall<'_> {
 
     async fn decide(&self, failed: Option<ChangeError>) -> Result<(Outcome, Vec<Change>), StorageError> {
         let Self { documents, department, resolved, key, now, .. } = *self;
-        let table = Table::of(documents, department, false).await?;
+        let table = Table::of(documents, department).await?;
         if let Some(known) = documents.get(OUTCOMES, key).await? {
             let known: CallOutcome = parsed(known)?;
             let outcome = serde_json::from_value(known.outcome).ok().filter(|_| known.department == department.name);
@@ -150,7 +150,7 @@ fn select(table: &Table, resolved: &Resolution, bytes_max: usize) -> Outcome {
     let (mut rows, mut count, mut bytes) = (Vec::new(), 0, 0);
     for State { id, values, .. } in resolved.ids.iter().filter_map(|id| table.rows.get(id)) {
         count += 1;
-        bytes += Value::Object(values.clone()).to_string().len() + 32;
+        bytes += bytes_of(values) + 32;
         if rows.len() < SHOWN_MAX && bytes <= bytes_max {
             rows.push(RowChange { id: *id, before: None, after: Some(values.clone()) });
         }

@@ -177,7 +177,7 @@ pub(super) struct Table {
 
 impl Table {
     /// Reads a department, again if it is changed meanwhile.
-    async fn read(documents: &dyn Documents, name: &str, has_history: bool) -> Result<Self, StorageError> {
+    pub(super) async fn read(documents: &dyn Documents, name: &str, has_history: bool) -> Result<Self, StorageError> {
         for _ in 0..ATTEMPTS {
             let header = documents.get(HEADERS, name).await?;
             let rows = all(documents, &format!("{ROWS}/{name}")).await?;
@@ -199,12 +199,8 @@ impl Table {
     }
 
     /// Reads the rows of a department whose manifest fits them.
-    pub(super) async fn of(
-        documents: &dyn Documents,
-        department: &Department,
-        has_history: bool,
-    ) -> Result<Self, StorageError> {
-        let mut table = Self::read(documents, &department.name, has_history).await?;
+    pub(super) async fn of(documents: &dyn Documents, department: &Department) -> Result<Self, StorageError> {
+        let mut table = Self::read(documents, &department.name, false).await?;
         check_fields(department, &table.header.fields)?;
         let fields = department.storage.fields.iter();
         table.header.fields = fields.map(|(name, field)| (name.clone(), field.kind.as_str().into())).collect();
@@ -276,7 +272,7 @@ impl Storage {
 
     /// Returns all current rows of a department, in the order of their creation. Blocks.
     pub fn rows(&self, department: &Department) -> Result<Vec<Row>, StorageError> {
-        let table = self.with_documents(|documents| wait(Table::of(documents, department, false)))?;
+        let table = self.with_documents(|documents| wait(Table::of(documents, department)))?;
         Ok(table.rows.into_values().map(State::into_row).collect())
     }
 

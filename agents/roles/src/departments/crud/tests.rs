@@ -220,7 +220,7 @@ proptest! {
             let same: std::collections::BTreeSet<String> =
                 after.iter().map(|row| format!("{} {}", row.values["list"], row.values["item"]).to_lowercase()).collect();
             prop_assert_eq!(same.len(), after.len());
-            let table = storage.with_documents(|documents| wait(Table::of(documents, &notes, true))).expect("states");
+            let table = storage.with_documents(|documents| wait(Table::read(documents, &notes.name, true))).expect("states");
             states.push((table.states().map(|state| state.recorded_from).max().unwrap_or_default(), after));
         }
         // Among changes with equal times, the last one counts. If the clock went back, a row's own time still advances.

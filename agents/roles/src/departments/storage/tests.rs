@@ -26,7 +26,7 @@ impl Storage {
         valid: Timestamp,
         recorded: Timestamp,
     ) -> Result<Vec<Row>, StorageError> {
-        let table = self.with_documents(|documents| wait(Table::of(documents, department, true)))?;
+        let table = self.with_documents(|documents| wait(Table::read(documents, &department.name, true)))?;
         let mut then: Vec<&State> = table.states().filter(|state| state.is_at(valid, recorded)).collect();
         then.sort_by_key(|state| state.id);
         Ok(then.into_iter().cloned().map(State::into_row).collect())
@@ -282,7 +282,7 @@ fn a_row_with_more_states_than_one_batch_changes_is_erased() {
     let dir = tempfile::tempdir().expect("a directory");
     let storage = Storage::in_dir(dir.path());
     add(&storage, &notes(), "b:1", "Zaphod").expect("written");
-    let table = storage.with_documents(|documents| wait(Table::of(documents, &notes(), true))).expect("states");
+    let table = storage.with_documents(|documents| wait(Table::read(documents, &notes().name, true))).expect("states");
     let state = &table.rows[&1];
     for part in 0..2 {
         let states = (0..900).map(|number| {
@@ -295,7 +295,7 @@ fn a_row_with_more_states_than_one_batch_changes_is_erased() {
     }
     let texts = Needles::new(["Zaphod".to_owned()].into(), "");
     assert_eq!(erase::erase(dir.path(), &texts).expect("erased").rows["notes"], [1].into());
-    let table = storage.with_documents(|documents| wait(Table::of(documents, &notes(), true))).expect("states");
+    let table = storage.with_documents(|documents| wait(Table::read(documents, &notes().name, true))).expect("states");
     assert_eq!((table.rows.len(), table.history.len()), (0, 1801));
     assert!(table.states().all(|state| state.deleted && state.values.is_empty()));
     assert_eq!(add(&storage, &notes(), "b:2", "tea").expect("written"), OutcomeStatus::Done);
