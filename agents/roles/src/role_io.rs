@@ -78,10 +78,8 @@ pub(crate) fn put(place: &str, value: &impl Serialize) -> Result<Vec<Value>, NoP
 
 /// Returns the value at a place in the view; `None` if there is none.
 pub(crate) fn value_at(call: &Call, place: &str) -> Result<Option<Value>, NoPatch> {
-    match call.context.value_at(&pointer(place)?) {
-        Ok(value) => Ok(value.map(Node::to_value)),
-        Err(Truncated) => Err(NoPatch::NotInView(place.to_owned())),
-    }
+    let shown = call.context.value_at(&pointer(place)?);
+    Ok(shown.map_err(|Truncated| NoPatch::NotInView(place.to_owned()))?.map(Node::to_value))
 }
 
 /// Returns the value at a place in the document; `None` if there is none. The view need not have room for it, since a

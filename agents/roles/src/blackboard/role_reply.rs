@@ -414,15 +414,10 @@ fn dictionary(text: &str, values: &[Value]) -> Option<Vec<(String, String)>> {
             Some(Value::Object(within)) => within,
             Some(_) | None => object,
         };
-        let roles: Vec<(&String, &str)> =
-            object.iter().filter_map(|(role, what)| Some((role, what.as_str()?))).collect();
-        let roles: Vec<_> = roles.into_iter().filter(|(role, _)| !role.trim().is_empty()).take(EXPERTS_MAX).collect();
-        (!roles.is_empty()).then(|| {
-            roles
-                .into_iter()
-                .map(|(role, what)| (one_line(role, NAME_CHARS_MAX), what.trim().to_owned()))
-                .collect::<Vec<_>>()
-        })
+        let roles = object.iter().filter_map(|(role, what)| Some((role, what.as_str()?)));
+        let roles = roles.filter(|(role, _)| !role.trim().is_empty()).take(EXPERTS_MAX);
+        let roles = roles.map(|(role, what)| (one_line(role, NAME_CHARS_MAX), what.trim().to_owned()));
+        Some(roles.collect::<Vec<_>>()).filter(|roles| !roles.is_empty())
     })
 }
 
