@@ -7,7 +7,7 @@ use patchboard_agents::config::Program;
 use patchboard_kernel::replay;
 use patchboard_protocols::PLANS;
 use patchboard_workshop::{Workshop, path};
-use patchboard_workspace::programs::{Runner, run};
+use patchboard_workspace::programs::run;
 use serde_json::json;
 
 use crate::support::{is_soon_gone, pid_in};
@@ -19,7 +19,7 @@ fn program(script: &str, changes: &[&str]) -> Program {
     program
 }
 
-const ADA: Runner<'_> = Runner { label: "engineer_1", env: &[] };
+const ADA: &str = "engineer_1";
 
 #[tokio::test]
 async fn what_a_program_changes_is_reported_in_the_name_of_who_ran_it() {
@@ -75,7 +75,7 @@ async fn programs_that_change_the_same_files_run_one_after_the_other_and_edits_w
     bob.call(json!({"command": "view", "path": "b.txt"})).await;
     let (one, two, edited) = tokio::join!(
         run(&shop.workspace, "slow", &slow, &[], ADA),
-        run(&shop.workspace, "slow", &slow, &[], Runner { label: "engineer_2", env: &[] }),
+        run(&shop.workspace, "slow", &slow, &[], "engineer_2"),
         async {
             pid_in(&begun).await;
             let result =

@@ -21,8 +21,7 @@ use tokio::time::{Instant, timeout};
 use super::active_programs::ObservedChanges;
 use super::disk::locks::{LockError, PathSet, WAITS_MAX};
 use super::service::{Workspace, WorkspaceError};
-use crate::environment::Environment;
-use crate::environment::INHERITED;
+use crate::environment::{Environment, INHERITED};
 use crate::process_group::Group;
 use crate::program::Program;
 use patchboard_kernel::text::{counted, is_or_are, one_line};
@@ -100,35 +99,26 @@ pub struct ProgramResult {
     pub unreported: Vec<String>,
 }
 
-/// Caller of a program.
-#[derive(Clone, Copy, Debug)]
-pub struct Runner<'a> {
-    /// Name of the caller in the state.
-    pub label: &'a str,
-    /// Additional environment variables.
-    pub env: &'a [(&'a str, &'a str)],
-}
-
 /// Runs a program in the workspace's directory, with `arguments` after its configured ones. If the caller is dropped,
-/// the whole process group is killed. The lock is held until the end, and changes are reported in the runner's name.
+/// the whole process group is killed. The lock is held until the end, and changes are reported in the caller's name.
 /// Changes made until an error are still reported to the board.
 pub async fn run(
     workspace: &Arc<Workspace>,
     name: &str,
     program: &Program,
     arguments: &[String],
-    runner: Runner<'_>,
+    caller: &str,
 ) -> Result<ProgramResult, ProgramError> {
     let place = program.cwd.as_deref().unwrap_or(workspace.disk().path());
-    let (command, limit) = prepare(place, name, program, arguments, runner)?;
+    let (command, limit) = prepare(place, name, program, arguments)?;
     let set = PathSet::parse(program.changes.iter().map(String::as_str))?;
-    let by = format!("{}, running {name},", runner.label);
+    let by = format!("{caller}, running {name},");
     // A program that changes nothing needs no lock.
     let turn = match program.changes.is_empty() {
         true => None,
         false => Some(workspace.locks.acquire(set.clone(), &by, Instant::now() + WAITS_MAX).await?),
     };
-    let (own, label, intent) = (Arc::clone(workspace), runner.label.to_owned(), intent(name, arguments));
+    let (own, label, intent) = (Arc::clone(workspace), caller.to_owned(), intent(name, arguments));
     let name = name.to_owned();
     run_to_completion(|unwanted| async move {
         let _turn = turn;
@@ -160,14 +150,13 @@ pub async fn run_in(
     name: &str,
     program: &Program,
     arguments: &[String],
-    runner: Runner<'_>,
 ) -> Result<ProgramResult, ProgramError> {
     let place = match program.cwd.as_deref().and_then(|cwd| cwd.canonicalize().ok()) {
         None => copy.to_owned(),
         // A working directory inside the workspace is mapped to the copy.
         Some(cwd) => cwd.strip_prefix(workspace.disk().path()).map_or(cwd.clone(), |below| copy.join(below)),
     };
-    let (command, limit) = prepare(&place, name, program, arguments, runner)?;
+    let (command, limit) = prepare(&place, name, program, arguments)?;
     let name = name.to_owned();
     run_to_completion(|unwanted| async move { run_process(&name, command, limit, unwanted).await }).await
 }
@@ -216,7 +205,6 @@ fn prepare(
     name: &str,
     program: &Program,
     arguments: &[String],
-    runner: Runner<'_>,
 ) -> Result<(Command, Duration), ProgramError> {
     check_arguments(name, program, arguments)?;
     let Some((first, own)) = program.program.split_first() else {
@@ -232,7 +220,6 @@ fn prepare(
         .env_clear()
         .envs(inherited)
         .envs(&program.env)
-        .envs(runner.env.iter().copied())
         .current_dir(place)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

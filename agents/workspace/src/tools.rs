@@ -19,7 +19,7 @@ use super::editor::{self, EditConcurrency};
 use super::git::error::GitError;
 use super::git::{self, CommitResult, Window, diff};
 use super::program::GIT;
-use super::programs::{ProgramCode, ProgramError, ProgramResult, Runner, run, run_in};
+use super::programs::{ProgramCode, ProgramError, ProgramResult, run, run_in};
 use super::session::{CommandResult, Session};
 use super::worktree::{Worktree, merge};
 use crate::program::Program;
@@ -205,12 +205,10 @@ async fn run_program(
     request: &Run,
 ) -> Result<CommandResult, GitError> {
     let may = session.author().access.spec().run.iter().any(|name| *name == request.program && name != GIT);
-    let label = session.author().label();
-    let runner = Runner { label, env: &[] };
     let (workspace, name, arguments) = (session.workspace(), &request.program, &request.arguments);
     let ran = match (programs.get(name).filter(|_| may), tree) {
-        (Some(program), None) => run(workspace, name, program, arguments, runner).await,
-        (Some(program), Some(tree)) => run_in(tree.path(), workspace, name, program, arguments, runner).await,
+        (Some(program), None) => run(workspace, name, program, arguments, session.author().label()).await,
+        (Some(program), Some(tree)) => run_in(tree.path(), workspace, name, program, arguments).await,
         (None, _) => Err(ProgramError::Program(
             ProgramCode::NoSuchProgram,
             format!("there is no program {} that you may run", patchboard_kernel::text::one_line(&request.program, 80)),

@@ -11,8 +11,7 @@ use patchboard_storage::blocking::wait;
 use patchboard_storage::documents::{Change, DocumentError, Documents, transact};
 use serde_json::{Value, json};
 
-use super::similarity::display_text;
-use super::similarity::words;
+use super::similarity::{display_text, words};
 use super::storage::{CallOutcome, OUTCOMES, ROWS_MAX, State, Storage, StorageError, Table, parsed};
 use super::types::{ChangeError, Outcome, OutcomeStatus, Resolution, RowChange, Status, Values};
 use super::values::{bytes_of, is_given, stored};

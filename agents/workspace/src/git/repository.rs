@@ -22,8 +22,7 @@ use super::change::Change;
 use super::error::{GitCode, GitError};
 use super::objects::{ObjectFormat, TreeEntry};
 use super::process::{GitOutput, complaint, git_failed, run_git, succeeded, text};
-use crate::environment::Environment;
-use crate::environment::INHERITED;
+use crate::environment::{Environment, INHERITED};
 use crate::program::GIT;
 
 /// Options that keep git from running configured programs.
