@@ -9,7 +9,7 @@
 //! `I.json` is the note that describes the change, written last.
 
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use patchboard_kernel::digest::{Digest, sha256};
 use patchboard_kernel::files::FilePath;
@@ -122,7 +122,8 @@ impl Swap {
         let (one, other) = (one?, other?);
         dir_fd::new_file(&staged, &one, 0o600)?;
         dir_fd::new_file(&staged, &other, 0o600)?;
-        let exchanged = rename(staged.as_fd(), &one, staged.as_fd(), &other, RenameFlags::EXCHANGE);
+        let exchanged =
+            rustix::fs::renameat_with(&staged, one.as_str(), &staged, other.as_str(), RenameFlags::EXCHANGE);
         dir_fd::unlink(&staged, &one)?;
         dir_fd::unlink(&staged, &other)?;
         match exchanged {
@@ -257,7 +258,8 @@ impl Disk {
             }
             let (slot, swapped) = match self.swap {
                 Swap::Exchange => {
-                    (new.clone(), rename(self.staged.as_fd(), &new, parent.as_fd(), name, RenameFlags::EXCHANGE))
+                    let flags = RenameFlags::EXCHANGE;
+                    (new.clone(), rustix::fs::renameat_with(&self.staged, new.as_str(), &parent, name, flags))
                 }
                 Swap::TakeAndLink => {
                     (staged.old_slot(), rustix::fs::renameat(&parent, name, &self.staged, staged.old_slot().as_str()))
@@ -346,7 +348,7 @@ impl Disk {
             None => [format!("unread-{random}"), format!("unread-{random}-")],
         };
         for name in names {
-            match self.rename_new(&self.staged, slot, &self.displaced, &name) {
+            match self.move_if_absent(slot, &self.displaced, &name) {
                 Ok(()) => {
                     rustix::fs::fsync(&self.displaced).map_err(|error| fails(error.into()))?;
                     return Ok(ExternalContent { kept: Some(name), ..found });
@@ -358,21 +360,18 @@ impl Disk {
         Err(fails(io::ErrorKind::AlreadyExists.into()))
     }
 
-    pub(super) fn move_if_absent(&self, slot: &str, parent: &OwnedFd, name: &str) -> Result<(), Errno> {
-        self.rename_new(&self.staged, slot, parent, name)
-    }
-
-    /// Moves a file to a name that must not exist.
-    fn rename_new(&self, from: &OwnedFd, name: &str, to: &OwnedFd, new: &str) -> Result<(), Errno> {
+    /// Moves the content of a slot to a name that must not exist.
+    pub(super) fn move_if_absent(&self, slot: &str, to: &OwnedFd, name: &str) -> Result<(), Errno> {
+        let from = &self.staged;
         if self.swap == Swap::Exchange {
-            return rename(from.as_fd(), name, to.as_fd(), new, RenameFlags::NOREPLACE);
+            return rustix::fs::renameat_with(from, slot, to, name, RenameFlags::NOREPLACE);
         }
-        match rustix::fs::linkat(from, name, to, new, AtFlags::empty()) {
-            Ok(()) => dir_fd::unlink(from, name),
+        match rustix::fs::linkat(from, slot, to, name, AtFlags::empty()) {
+            Ok(()) => dir_fd::unlink(from, slot),
             // No hard links: only on such a file system is there a window between check and move.
-            Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) => match dir_fd::stat(to, new)? {
+            Err(Errno::PERM | Errno::NOTSUP | Errno::NOSYS) => match dir_fd::stat(to, name)? {
                 Some(_) => Err(Errno::EXIST),
-                None => rustix::fs::renameat(from, name, to, new),
+                None => rustix::fs::renameat(from, slot, to, name),
             },
             Err(error) => Err(error),
         }
@@ -419,10 +418,6 @@ impl Disk {
 
 fn failed(path: &FilePath, error: impl Into<io::Error>) -> DiskError {
     DiskError::io(format_args!("{path} cannot be written"), error)
-}
-
-fn rename(from: BorrowedFd<'_>, name: &str, to: BorrowedFd<'_>, new: &str, flags: RenameFlags) -> Result<(), Errno> {
-    rustix::fs::renameat_with(from, name, to, new, flags)
 }
 
 /// Returns a random suffix that distinguishes files of the same content.
