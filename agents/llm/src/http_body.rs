@@ -8,6 +8,8 @@ use std::io::Read as _;
 use flate2::read::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use serde_json::Value;
 
+use super::reply_text::first_value;
+
 /// First bytes of a gzip member.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
@@ -89,9 +91,8 @@ fn parsed(text: &str, lone: impl Fn(u16) -> char) -> Result<Value, serde_json::E
         Err(error) => error,
     };
     let repaired = repair(text, &lone);
-    let mut values = serde_json::Deserializer::from_str(&repaired).into_iter::<Value>();
-    let Some(Ok(value)) = values.next() else { return Err(strict) };
-    let is_whole = repaired.get(values.byte_offset()..).is_some_and(|rest| rest.trim().is_empty());
+    let Some((value, length)) = first_value(&repaired) else { return Err(strict) };
+    let is_whole = repaired.get(length..).is_some_and(|rest| rest.trim().is_empty());
     if is_whole || value.get("choices").is_some() { Ok(value) } else { Err(strict) }
 }
 
