@@ -308,24 +308,6 @@ impl<S: Send + Sync> FromRequestParts<S> for BodyMemory {
     }
 }
 
-/// Board id of a path, in full.
-pub(crate) struct BoardPath(pub(crate) BoardId);
-
-impl<S: Send + Sync> FromRequestParts<S> for BoardPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
-        /// Path segment shared by all these routes.
-        #[derive(serde::Deserialize)]
-        struct Named {
-            board: String,
-        }
-        let named = Path::<Named>::from_request_parts(parts, state).await;
-        let named = named.map_err(|_| Problem::from_code(Code::BadPath, "the path names no board"))?;
-        Ok(Self(BoardId::from(named.0.board)))
-    }
-}
-
 /// Request about the board in its path.
 pub(crate) struct OnBoard {
     pub(crate) daemon: Arc<Daemon>,
@@ -337,9 +319,15 @@ impl FromRequestParts<Arc<Daemon>> for OnBoard {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, daemon: &Arc<Daemon>) -> ApiResult<Self> {
+        /// Path segment shared by all these routes.
+        #[derive(serde::Deserialize)]
+        struct Named {
+            board: String,
+        }
         let caller = Caller::from_request_parts(parts, daemon).await?;
-        let BoardPath(board) = BoardPath::from_request_parts(parts, daemon).await?;
-        Ok(Self { daemon: Arc::clone(daemon), caller, board })
+        let named = Path::<Named>::from_request_parts(parts, daemon).await;
+        let Path(named) = named.map_err(|_| Problem::from_code(Code::BadPath, "the path names no board"))?;
+        Ok(Self { daemon: Arc::clone(daemon), caller, board: BoardId::from(named.board) })
     }
 }
 

@@ -7,7 +7,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICAT
 use axum::response::{IntoResponse, Response};
 use patchboard_kernel::board::BoardError;
 use patchboard_kernel::code_enum;
-use patchboard_kernel::id::BoardId;
+use patchboard_kernel::id::{BoardId, WorkerName};
 use patchboard_kernel::rejection;
 use patchboard_runtime::error::RuntimeError;
 use patchboard_storage::journal::JournalError;
@@ -179,8 +179,8 @@ impl Problem {
 
     /// Replaces status, code and detail by more specific ones.
     #[must_use]
-    pub(crate) fn with_code(self, status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), ..self }
+    pub(crate) fn explained_by(self, why: Self) -> Self {
+        Self { status: why.status, code: why.code, detail: why.detail, ..self }
     }
 
     #[must_use]
@@ -313,4 +313,9 @@ impl From<Failure> for Problem {
 pub(crate) fn no_such_board(board: &BoardId) -> Problem {
     Problem::from_code(Code::NoSuchBoard, format!("there is no board {board}"))
         .help("GET /v1/boards lists those you may see")
+}
+
+/// Returns the error for a worker that the board does not have.
+pub(crate) fn no_such_worker(worker: &WorkerName) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "no_such_worker", format!("the board has no worker {worker}"))
 }

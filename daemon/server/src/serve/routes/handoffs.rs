@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use jsonptr::{PointerBuf, Token};
@@ -21,10 +20,9 @@ use super::protocols::{MessageAuthor, propose};
 use super::rooms::resolve_author;
 use crate::queries::handoffs::{HandoffContext, HandoffInfo, HandoffList};
 use crate::serve::access::Permission;
-use crate::serve::caller::Caller;
-use crate::serve::http::{BoardPath, IdempotencyHeader, StrictJson, StrictPath, StrictQuery, request_body};
+use crate::serve::http::{IdempotencyHeader, OnBoard, OnPart, StrictJson, StrictQuery, request_body};
 use crate::serve::json::{Json, SortedJson};
-use crate::serve::problem::{ApiResult, Code, Problem};
+use crate::serve::problem::{ApiResult, Code, Problem, no_such_worker};
 use crate::serve::service::Daemon;
 
 /// Handoff request. Unknown members are ignored.
@@ -69,9 +67,7 @@ request_body!(HandoffRequest: OperateOrActAs, large);
     params(("board" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn request(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     key: IdempotencyHeader,
     StrictJson(requested): StrictJson<HandoffRequest>,
 ) -> ApiResult<impl IntoResponse> {
@@ -128,9 +124,7 @@ request_body!(AcceptHandoffRequest: OperateOrActAs);
     params(("board" = String, Path), ("handoff" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn accept(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, handoff)): StrictPath<(BoardId, String)>,
+    OnPart { daemon, caller, board, part: handoff }: OnPart<String>,
     key: IdempotencyHeader,
     StrictJson(accepted): StrictJson<AcceptHandoffRequest>,
 ) -> ApiResult<impl IntoResponse> {
@@ -170,9 +164,7 @@ request_body!(RejectHandoffRequest: OperateOrActAs);
     params(("board" = String, Path), ("handoff" = String, Path), ("Idempotency-Key" = Option<String>, Header, pattern = r"^[!-~]{1,128}$")),
     responses((status = 200, description = "Outcome of the proposal", body = ProposalOutcome)))]
 pub(crate) async fn reject(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, handoff)): StrictPath<(BoardId, String)>,
+    OnPart { daemon, caller, board, part: handoff }: OnPart<String>,
     key: IdempotencyHeader,
     StrictJson(rejected): StrictJson<RejectHandoffRequest>,
 ) -> ApiResult<impl IntoResponse> {
@@ -204,32 +196,28 @@ async fn with_handoff_error<T>(
         other => return other,
     };
     let why = move |board: &Board| {
-        Ok(readable_handoffs(board, &worker).and_then(|readable| {
-            look(board.state().root(), &readable).map_err(|why| (status_of(why.code), why.code.as_str(), why.message))
-        }))
+        Ok(readable_handoffs(board, &worker)
+            .and_then(|readable| look(board.state().root(), &readable).map_err(|why| problem(why.code, why.message))))
     };
     match daemon.query_board(board, None, why).await? {
         Ok(()) => Err(refused),
-        Err((status, code, detail)) => Err(refused.with_code(status, code, detail)),
+        Err(why) => Err(refused.explained_by(why)),
     }
 }
-
-/// Status, code and message of an error.
-type HandoffProblem = (StatusCode, &'static str, String);
 
 /// Returns the readable part of a board with handoffs, for a worker.
-fn readable_handoffs<'b>(board: &'b Board, worker: &WorkerName) -> Result<Readable<'b>, HandoffProblem> {
-    let not_found = |code, detail: String| Err((StatusCode::NOT_FOUND, code, detail));
-    let Some(readable) = board.plan().workers.get(worker).map(|seat| board.readable_by(seat)) else {
-        return not_found("no_such_worker", format!("the board has no worker {worker}"));
-    };
+fn readable_handoffs<'b>(board: &'b Board, worker: &WorkerName) -> ApiResult<Readable<'b>> {
+    let seat = board.plan().workers.get(worker).ok_or_else(|| no_such_worker(worker))?;
     match board.state().root().child("handoffs").and_then(Node::as_object) {
-        Some(_) => Ok(readable),
-        None => not_found(Code::NoHandoffs.as_str(), NO_HANDOFFS.to_owned()),
+        Some(_) => Ok(board.readable_by(seat)),
+        None => Err(no_handoffs()),
     }
 }
 
-const NO_HANDOFFS: &str = "the board has no handoffs: a blueprint has them by fragments/handoff.yaml";
+fn no_handoffs() -> Problem {
+    let detail = "the board has no handoffs: a blueprint has them by fragments/handoff.yaml";
+    Problem::from_code(Code::NoHandoffs, detail)
+}
 
 /// Returns the handoff with an id, if it exists and is readable.
 fn find_handoff(document: &Node, readable: &Readable<'_>, id: &str) -> Result<Handoff, HandoffError> {
@@ -239,9 +227,9 @@ fn find_handoff(document: &Node, readable: &Readable<'_>, id: &str) -> Result<Ha
     handoff::find(there.as_slice(), id).cloned()
 }
 
-/// Returns 404 for a missing handoff, 409 for conflicts with the current state, 422 for invalid requests.
-const fn status_of(code: HandoffCode) -> StatusCode {
-    match code {
+/// Returns a problem: 404 for a missing handoff, 409 for conflicts with the current state, 422 for invalid requests.
+fn problem(code: HandoffCode, message: String) -> Problem {
+    let status = match code {
         HandoffCode::Unknown => StatusCode::NOT_FOUND,
         HandoffCode::IllegalTransition | HandoffCode::Terminal | HandoffCode::NotAddressed | HandoffCode::NoRoute => {
             StatusCode::CONFLICT
@@ -251,7 +239,8 @@ const fn status_of(code: HandoffCode) -> StatusCode {
         | HandoffCode::BadContext
         | HandoffCode::UnknownTask
         | HandoffCode::BadRequest => StatusCode::UNPROCESSABLE_ENTITY,
-    }
+    };
+    Problem::new(status, code.as_str(), message)
 }
 
 /// Selection of handoffs.
@@ -271,9 +260,7 @@ pub(crate) struct Pending {
     params(("board" = String, Path), Pending),
     responses((status = 200, description = "The handoffs", body = HandoffList)))]
 pub(crate) async fn pending(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    BoardPath(board): BoardPath,
+    OnBoard { daemon, caller, board }: OnBoard,
     StrictQuery(Pending { agent }): StrictQuery<Pending>,
 ) -> ApiResult<SortedJson<HandoffList>> {
     let worker = WorkerName::from(agent.as_str());
@@ -281,8 +268,7 @@ pub(crate) async fn pending(
     let found = daemon.query_board(&board, None, move |board| {
         Ok(readable_handoffs(board, &worker).map(|readable| pending_of(board, &worker, &readable)))
     });
-    let found = found.await?.map_err(|(status, code, detail)| Problem::new(status, code, detail))?;
-    Ok(SortedJson(HandoffList { handoffs: found }))
+    Ok(SortedJson(HandoffList { handoffs: found.await?? }))
 }
 
 /// Perspective of a read.
@@ -301,9 +287,7 @@ pub(crate) struct ReadAs {
     params(("board" = String, Path), ("handoff" = String, Path), ReadAs),
     responses((status = 200, description = "The handoff", body = HandoffInfo)))]
 pub(crate) async fn show(
-    State(daemon): State<Arc<Daemon>>,
-    caller: Caller,
-    StrictPath((board, handoff)): StrictPath<(BoardId, String)>,
+    OnPart { daemon, caller, board, part: handoff }: OnPart<String>,
     StrictQuery(ReadAs { agent }): StrictQuery<ReadAs>,
 ) -> ApiResult<Json<Value>> {
     let agent = agent.map(WorkerName::from);
@@ -312,22 +296,17 @@ pub(crate) async fn show(
         None => Permission::View(board.clone()),
     })?;
     let found = daemon.query_board(&board, None, move |board| Ok(read_handoff(board, agent.as_ref(), &handoff)));
-    found.await?.map(Json).map_err(|(status, code, detail)| Problem::new(status, code, detail))
+    found.await?.map(Json)
 }
 
 /// Returns a handoff as stored; for a worker, only if it may read it.
-fn read_handoff(board: &Board, agent: Option<&WorkerName>, handoff: &str) -> Result<Value, HandoffProblem> {
+fn read_handoff(board: &Board, agent: Option<&WorkerName>, handoff: &str) -> ApiResult<Value> {
     let readable = agent.map(|agent| readable_handoffs(board, agent)).transpose()?;
     let place = PointerBuf::from_tokens(["handoffs", handoff]);
     let may_read = readable.is_none_or(|readable| readable.may_read(&place));
-    let root = board.state().root();
-    let Some(handoffs) = root.child("handoffs") else {
-        return Err((StatusCode::NOT_FOUND, Code::NoHandoffs.as_str(), NO_HANDOFFS.to_owned()));
-    };
-    handoffs.child(handoff).filter(|_| may_read).map(Node::to_value).ok_or_else(|| {
-        let code = HandoffCode::Unknown;
-        (status_of(code), code.as_str(), format!("there is no handoff `{handoff}`"))
-    })
+    let handoffs = board.state().root().child("handoffs").ok_or_else(no_handoffs)?;
+    let found = handoffs.child(handoff).filter(|_| may_read).map(Node::to_value);
+    found.ok_or_else(|| problem(HandoffCode::Unknown, format!("there is no handoff `{handoff}`")))
 }
 
 /// Returns the pending handoffs of a worker that it may read.

@@ -29,7 +29,7 @@ use crate::serve::caller::Caller;
 use crate::serve::http::{BodyMemory, IdempotencyHeader, OnBoard, OnPart, StrictJson, request_body};
 use crate::serve::json::SortedJson;
 use crate::serve::long_poll::WAIT_MAX;
-use crate::serve::problem::{ApiResult, Code, Problem};
+use crate::serve::problem::{ApiResult, Code, Problem, no_such_worker};
 use crate::serve::service::Daemon;
 
 /// Default duration of a lease, in seconds.
@@ -399,7 +399,7 @@ pub(crate) async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &Worke
             let detail = format!("{worker} is a {} worker; only calls of remote ones are leased", seat.agent);
             Err(Problem::from_code(Code::NotRemote, detail))
         }
-        None => Err(Problem::new(StatusCode::NOT_FOUND, "no_such_worker", format!("the board has no worker {worker}"))),
+        None => Err(no_such_worker(worker)),
     }
 }
 
