@@ -24,6 +24,7 @@ use crate::queries::leases::LeasedCall;
 use crate::queries::view as views;
 use crate::serve::caller::Caller;
 use crate::serve::files;
+use crate::serve::long_poll::wait_time;
 use crate::serve::problem::{ApiResult, Code, Problem};
 use crate::serve::rate_key::RateKey;
 use crate::serve::routes::leases;
@@ -176,7 +177,7 @@ impl WorkerServer {
     /// Leases the oldest waiting call and returns its view. Without one, returns a preview of the worker's view.
     pub(crate) async fn read_view(&self, arguments: ReadView) -> ApiResult<Value> {
         let duration = leases::seconds(Some(arguments.seconds.unwrap_or(SECONDS)))?;
-        let patience = leases::patience(arguments.wait)?;
+        let patience = wait_time(arguments.wait, Code::BadBody)?;
         if self.is_remote().await?
             && let Some(view) = self.lease(duration, patience).await?
         {

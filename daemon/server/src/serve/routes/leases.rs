@@ -28,7 +28,7 @@ use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
 use crate::serve::http::{BodyMemory, IdempotencyHeader, OnBoard, OnPart, StrictJson, request_body};
 use crate::serve::json::SortedJson;
-use crate::serve::long_poll::WAIT_MAX;
+use crate::serve::long_poll::wait_time;
 use crate::serve::problem::{ApiResult, Code, Problem, no_such_worker};
 use crate::serve::service::Daemon;
 
@@ -175,18 +175,10 @@ pub(crate) async fn lease(
 ) -> ApiResult<Response> {
     let worker = WorkerName::from(wanted.worker);
     caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
-    let (lasts, patience) = (seconds(wanted.seconds)?, patience(wanted.wait)?);
+    let (lasts, patience) = (seconds(wanted.seconds)?, wait_time(wanted.wait, Code::BadBody)?);
     match acquire(&daemon, &board, &worker, lasts, patience, holder(&caller, &key)).await? {
         Some(lease) => Ok(SortedJson(LeasedCall::new(&lease, daemon.clock.now())).into_response()),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
-    }
-}
-
-/// Returns the time to wait for a call.
-pub(crate) fn patience(wait: u64) -> ApiResult<Duration> {
-    match wait <= WAIT_MAX {
-        true => Ok(Duration::from_secs(wait)),
-        false => Err(Problem::from_code(Code::BadBody, format!("wait is at most {WAIT_MAX} seconds"))),
     }
 }
 
@@ -279,7 +271,7 @@ pub(crate) async fn answer(
     let worker = WorkerName::from(answer.worker);
     caller.require(&Permission::ActAs(board.clone(), worker.clone()))?;
     let wanted = match answer.next {
-        Some(next) => Some((seconds(next.seconds)?, patience(next.wait)?)),
+        Some(next) => Some((seconds(next.seconds)?, wait_time(next.wait, Code::BadBody)?)),
         None => None,
     };
     let usage = answer.usage.map(TokenUsage::usage);

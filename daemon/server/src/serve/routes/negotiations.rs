@@ -79,22 +79,15 @@ pub(crate) async fn show(
 ) -> ApiResult<SortedJson<NegotiationStatus>> {
     check_readable(&daemon, &caller, &board, waited.worker.clone(), READ).await?;
     let reads_events = check_readable(&daemon, &caller, &board, waited.worker, &["/negotiation/events"]).await.is_ok();
-    let patience = long_poll::wait_time(waited.wait)?;
     // After an `abort`, the next commit adds the reason.
-    let over = long_poll::wait_for(&daemon, &board, patience, |document| match NegotiationStatus::read(document) {
-        Some(status) if !status.is_complete() => None,
-        over => Some(over),
+    let status = long_poll::wait_while(&daemon, &board, waited.wait, NegotiationStatus::read, |status| {
+        status.as_ref().is_some_and(|status| !status.is_complete())
     });
-    let status = match over.await? {
-        Some(status) => status,
-        // Timeout, with the negotiation still open.
-        None => long_poll::now(&daemon, &board, NegotiationStatus::read).await?,
-    };
     let seen = |status: NegotiationStatus| match reads_events {
         true => SortedJson(status),
         false => SortedJson(status.without_end()),
     };
-    status.map(seen).ok_or_else(|| {
+    status.await?.map(seen).ok_or_else(|| {
         Problem::from_code(Code::NoNegotiation, "the board has no negotiation")
             .help("a blueprint has one by fragments/negotiation.yaml: docs/negotiation.md")
     })

@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jsonptr::Token;
 use patchboard_kernel::id::WorkerName;
+use patchboard_kernel::tree::Node;
 use patchboard_protocols::room::{Vote, WireVote};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -47,21 +48,12 @@ pub(crate) async fn decision(
     StrictQuery(waited): StrictQuery<Waited>,
 ) -> ApiResult<Response> {
     protocols::check_readable(&daemon, &caller, &board, waited.worker, READ).await?;
-    let patience = long_poll::wait_time(waited.wait)?;
-    let ruled = waited.ruled;
-    let wanted = artifact.clone();
-    let decided = long_poll::wait_for(&daemon, &board, patience, move |document| {
-        match decision_status(document, &wanted, ruled) {
-            // The artefact may still be proposed.
-            Ok(DecisionStatus::Open) | Err(DecisionError::Artifact(_)) => None,
-            other => Some(other),
-        }
+    let look = move |document: &Node| decision_status(document, &artifact, waited.ruled);
+    let standing = long_poll::wait_while(&daemon, &board, waited.wait, look, |standing| {
+        // The artefact may still be proposed.
+        matches!(standing, Ok(DecisionStatus::Open) | Err(DecisionError::Artifact(_)))
     });
-    let standing = match decided.await? {
-        Some(standing) => standing,
-        None => long_poll::now(&daemon, &board, move |document| decision_status(document, &artifact, ruled)).await?,
-    };
-    match standing {
+    match standing.await? {
         Ok(DecisionStatus::Decided(decision)) => Ok(SortedJson(decision).into_response()),
         Ok(DecisionStatus::Open) => Ok(StatusCode::NO_CONTENT.into_response()),
         Err(why @ DecisionError::Room) => Err(Problem::from_code(Code::NoRoom, why.to_string())),

@@ -7,7 +7,6 @@ use axum::response::IntoResponse;
 use patchboard_kernel::board::Board;
 use patchboard_kernel::id::{BoardId, IdempotencyKey};
 use patchboard_kernel::record::Body as Recorded;
-use patchboard_kernel::tree::Node;
 use patchboard_protocols::Role;
 use patchboard_protocols::workflow::engine::{self, TurnError, WorkflowEvent};
 use patchboard_protocols::workflow::{self, Definition, WorkflowArgs, WorkflowCode};
@@ -79,18 +78,10 @@ pub(crate) async fn show(
     StrictQuery(waited): StrictQuery<Waited>,
 ) -> ApiResult<SortedJson<WorkflowStatus>> {
     check_readable(&daemon, &caller, &board, waited.worker, READ).await?;
-    let patience = long_poll::wait_time(waited.wait)?;
-    let is_over = |document: &Node| match WorkflowStatus::read(document) {
-        Some(status) if status.is_running() => None,
-        over => Some(over),
-    };
-    let over = long_poll::wait_for(&daemon, &board, patience, is_over).await?;
-    let status = match over {
-        Some(status) => status,
-        // Timeout, with the workflow still running.
-        None => long_poll::now(&daemon, &board, WorkflowStatus::read).await?,
-    };
-    status.map(SortedJson).ok_or_else(no_workflow)
+    let status = long_poll::wait_while(&daemon, &board, waited.wait, WorkflowStatus::read, |status| {
+        status.as_ref().is_some_and(WorkflowStatus::is_running)
+    });
+    status.await?.map(SortedJson).ok_or_else(no_workflow)
 }
 
 fn no_workflow() -> Problem {
