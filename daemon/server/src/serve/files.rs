@@ -59,7 +59,7 @@ pub(crate) async fn call(
         return Err(Problem::from_code(Code::NoFiles, format!("the worker {worker} has nothing to do with files")));
     };
     let access = Access::compile(&access).map_err(|error| Problem::from_code(Code::Internal, error))?;
-    leases::check_held(daemon, board, &worker, of.invocation, of.attempt)?;
+    leases::check_held(daemon, board, &worker, (of.invocation, of.attempt))?;
     let author = EditAuthor { attempt: of, access, worker: worker.to_string(), name };
     let called = daemon.workspaces().call(board, author, has_earlier_reads, asked).await;
     match called.map_err(|error| Problem::from_code(Code::NoWorkspace, error.to_string()))? {

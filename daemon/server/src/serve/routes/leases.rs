@@ -13,7 +13,7 @@ use patchboard_kernel::id::{BoardId, IdempotencyKey, InvocationId, WorkerName};
 use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::Ended;
 use patchboard_roles::blackboard;
-use patchboard_runtime::agent::{Call, Failure};
+use patchboard_runtime::agent::Failure;
 use patchboard_runtime::error::RuntimeError;
 use patchboard_runtime::handle::BoardHandle;
 use serde::{Deserialize, Serialize};
@@ -203,12 +203,14 @@ pub(crate) async fn acquire(
     let left = until.saturating_duration_since(Instant::now());
     let leased = tokio::select! {
         leased = daemon.leases.lease(board, worker, lasts, left, taker) => leased,
-        // A board that is over makes no calls, and a stopping daemon does not wait.
-        () = until_over(&handle) => None,
+        // A board that is over makes no calls, though a stalled one may continue; a stopping daemon does not wait.
+        _ = handle.wait_for_final_end() => None,
         () = daemon.stopping() => None,
     };
     match leased {
-        None if is_over(&handle) => Err(RuntimeError::BoardEnded(board.clone()).into()),
+        None if handle.status().ended.is_some_and(Ended::is_final) => {
+            Err(RuntimeError::BoardEnded(board.clone()).into())
+        }
         leased => Ok(leased),
     }
 }
@@ -302,32 +304,24 @@ pub(crate) async fn submit_reply(
     let (invocation, attempt) = attempt_of(lease)?;
     let handle = remote(daemon, board, worker).await?;
     let from = ProposalSource::Attempt { invocation, attempt };
-    let reply = read(daemon, &handle, board, (worker, invocation, attempt), reply);
+    let reply = match handle.status().blueprint.workers.get(worker) {
+        Some(seat) if seat.format.is_some() => read(open_call(daemon, board, worker, (invocation, attempt)), reply),
+        _ => ReplyBody::Json(reply),
+    };
     let proposal = Proposal { from, worker: worker.clone(), reply, usage, raw: None };
     let outcome = handle.with_principal(caller.principal()).propose(proposal).await?;
     daemon.leases.close(board, worker, invocation, attempt);
     Ok(outcome)
 }
 
-/// Returns a reply as the board expects it; converts replies of a worker with a `format` into patches.
-fn read(
-    daemon: &Daemon,
-    handle: &BoardHandle,
-    board: &BoardId,
-    (worker, invocation, attempt): (&WorkerName, InvocationId, u32),
-    reply: Value,
-) -> ReplyBody {
-    if handle.status().blueprint.workers.get(worker).is_none_or(|seat| seat.format.is_none()) {
-        return ReplyBody::Json(reply);
-    }
-    let is_it = |call: &Call| (&call.worker, call.invocation, call.attempt) == (worker, invocation, attempt);
-    let call = daemon.leases.open_calls(board).into_iter().map(|under_way| under_way.call).find(|call| is_it(call));
+/// Converts the reply of a worker with a `format` into a patch.
+fn read(open: Option<OpenCall>, reply: Value) -> ReplyBody {
     // A formatted reply is a string, or a JSON object.
     let (text, said) = match reply {
         Value::String(text) => (text.clone(), ReplyBody::Text(text)),
         reply => (reply.to_string(), ReplyBody::Json(reply)),
     };
-    match call.and_then(|call| blackboard::envelope(&call, &text)) {
+    match open.and_then(|open| blackboard::envelope(&open.call, &text)) {
         Some(reply) => ReplyBody::Derived { reply, source: text },
         // The call is closed: its reply is recognised by its text.
         None => said,
@@ -362,24 +356,24 @@ pub(crate) async fn fail(
     };
     let handle = remote(&daemon, &board, &worker).await?;
     // Only the holder of a lease may end its attempt.
-    check_held(&daemon, &board, &worker, invocation, attempt)?;
+    check_held(&daemon, &board, &worker, (invocation, attempt))?;
     let failure = Failure { code: failed.code, message, usage: failed.usage.map(TokenUsage::usage), deferral: None };
     let has_counted = handle.with_principal(caller.principal()).fail(invocation, attempt, failure).await?;
     daemon.leases.close(&board, &worker, invocation, attempt);
     if !has_counted { Err(lease_over(&lease)) } else { Ok(SortedJson(FailureReport { outcome: "failed", lease })) }
 }
 
-pub(crate) fn check_held(
-    daemon: &Daemon,
-    board: &BoardId,
-    worker: &WorkerName,
-    invocation: InvocationId,
-    attempt: u32,
-) -> ApiResult<()> {
-    let is_held = daemon.leases.open_calls(board).into_iter().any(|OpenCall { call, expires_in: lasts }| {
-        lasts.is_some() && (&call.worker, call.invocation, call.attempt) == (worker, invocation, attempt)
-    });
-    if is_held { Ok(()) } else { Err(lease_over(IdempotencyKey::for_attempt(invocation, attempt).as_str())) }
+/// Checks that the call of an attempt is leased.
+pub(crate) fn check_held(daemon: &Daemon, board: &BoardId, worker: &WorkerName, of: Attempt) -> ApiResult<()> {
+    match open_call(daemon, board, worker, of) {
+        Some(OpenCall { expires_in: Some(_), .. }) => Ok(()),
+        _ => Err(lease_over(IdempotencyKey::for_attempt(of.0, of.1).as_str())),
+    }
+}
+
+fn open_call(daemon: &Daemon, board: &BoardId, worker: &WorkerName, of: Attempt) -> Option<OpenCall> {
+    let mut calls = daemon.leases.open_calls(board).into_iter();
+    calls.find(|OpenCall { call, .. }| call.worker == *worker && (call.invocation, call.attempt) == of)
 }
 
 /// Opens a board, and checks that the worker is remote.
@@ -393,15 +387,6 @@ pub(crate) async fn remote(daemon: &Arc<Daemon>, board: &BoardId, worker: &Worke
         }
         None => Err(no_such_worker(worker)),
     }
-}
-
-async fn until_over(board: &BoardHandle) {
-    // A stalled board may continue.
-    drop(board.wait_for_final_end().await);
-}
-
-fn is_over(board: &BoardHandle) -> bool {
-    board.status().ended.is_some_and(Ended::is_final)
 }
 
 fn lease_over(lease: &str) -> Problem {
@@ -418,8 +403,11 @@ pub(crate) fn seconds(given: Option<u64>) -> ApiResult<Duration> {
     Err(Problem::from_code(Code::BadBody, format!("a lease lasts {least} to {most} seconds")))
 }
 
+/// Invocation and number of an attempt.
+type Attempt = (InvocationId, u32);
+
 /// Parses the name of a lease, the token of its attempt.
-pub(crate) fn attempt_of(lease: &str) -> ApiResult<(InvocationId, u32)> {
+pub(crate) fn attempt_of(lease: &str) -> ApiResult<Attempt> {
     let parts = lease.split_once(':').and_then(|(invocation, attempt)| {
         let (invocation, attempt) = (InvocationId(invocation.parse().ok()?), attempt.parse().ok()?);
         (IdempotencyKey::for_attempt(invocation, attempt).as_str() == lease).then_some((invocation, attempt))
