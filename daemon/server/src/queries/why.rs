@@ -2,8 +2,9 @@
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
+use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{
-    self, Attempt, Author, Body, Committed, Invoked, Record, Rejected, Scheduled, Trigger,
+    self, Attempt, Author, Body, Committed, Invoked, Principal, Record, Rejected, Scheduled, Trigger,
 };
 use patchboard_kernel::rejection::Violation;
 use patchboard_kernel::tree::Node;
@@ -45,8 +46,8 @@ pub struct InitialValue {
     /// Version of the initial document, 0.
     version: u64,
     /// Caller that created the board; null if it is not recorded.
-    #[schema(required)]
-    principal: Option<PrincipalInfo>,
+    #[schema(required, value_type = Option<PrincipalInfo>)]
+    principal: Option<Principal>,
 }
 
 /// Origin of a value of the initial document.
@@ -92,8 +93,8 @@ pub struct CommittedValue {
     #[schema(required)]
     intent: Option<String>,
     /// Caller that sent the proposal; null if the daemon called the worker.
-    #[schema(required)]
-    principal: Option<PrincipalInfo>,
+    #[schema(required, value_type = Option<PrincipalInfo>)]
+    principal: Option<Principal>,
     /// Version that the proposal was based on.
     #[schema(value_type = u64)]
     base: Version,
@@ -101,8 +102,8 @@ pub struct CommittedValue {
     #[schema(value_type = String)]
     state_hash: Digest,
     /// Tokens used by the call, if they are known.
-    #[schema(required)]
-    usage: Option<UsageInfo>,
+    #[schema(required, value_type = Option<UsageInfo>)]
+    usage: Option<Usage>,
     /// Answer of the person who approved the commit, if approval was required.
     #[schema(required)]
     agreed: Option<ApprovalInfo>,
@@ -146,8 +147,8 @@ pub(crate) struct ApprovalInfo {
     #[schema(required)]
     reason: Option<String>,
     /// Caller that sent the answer.
-    #[schema(required)]
-    principal: Option<PrincipalInfo>,
+    #[schema(required, value_type = Option<PrincipalInfo>)]
+    principal: Option<Principal>,
 }
 
 /// Trigger of an invocation.
@@ -339,7 +340,9 @@ impl<'a> Provenance<'a> {
             for earlier in &records[..writer.record] {
                 match earlier.body() {
                     Ok(Body::Scheduled(body)) if body.invocation == invocation => scheduled = Some((earlier, body)),
-                    Ok(Body::Invoked(body)) if is_attempt(body, attempt) => invoked = Some((earlier, body)),
+                    Ok(Body::Invoked(body)) if (body.invocation, body.attempt) == (invocation, attempt.number) => {
+                        invoked = Some((earlier, body));
+                    }
                     // Earlier calls of the attempt; not counted for a single edit.
                     Ok(Body::Continued(body))
                         if committed.by.edit.is_none() && body.by.attempt.as_ref() == Some(attempt) =>
@@ -376,7 +379,7 @@ impl<'a> Provenance<'a> {
             principal: principal(self.record),
             base: by.base,
             state_hash: self.committed.state,
-            usage: by.usage.map(UsageInfo::from),
+            usage: by.usage,
             agreed: self.agreed.as_ref().map(|(record, answer)| ApprovalInfo {
                 seq: record.seq,
                 by: answer.by.clone(),
@@ -413,15 +416,11 @@ fn rejection((record, rejected): &(&Record, &Rejected)) -> RejectionInfo {
     }
 }
 
-fn principal(record: &Record) -> Option<PrincipalInfo> {
-    record.principal().ok().flatten().map(PrincipalInfo::from)
+fn principal(record: &Record) -> Option<Principal> {
+    record.principal().ok().flatten()
 }
 
 /// Returns the attempt of a proposal, or of an edit of files.
 pub fn attempt_of(by: &Author) -> Option<&Attempt> {
     by.attempt.as_ref().or_else(|| by.edit.as_ref()?.attempt.as_ref())
-}
-
-fn is_attempt(invoked: &Invoked, attempt: &Attempt) -> bool {
-    invoked.invocation == attempt.invocation && invoked.attempt == attempt.number
 }
