@@ -25,12 +25,9 @@ fn finish() -> Tool {
         "Say that you are done",
         "Say that you have done what you were asked, as far as you can. Files are closed to you from then on, until you are \
          asked again; call read_view with `wait` to wait for that.",
+        &[],
         json!({
-            "type": "object",
-            "properties": {
-                "intent": {"type": "string", "description": "What you have done, in a sentence, for whoever reads the log."}
-            },
-            "additionalProperties": false
+            "intent": {"type": "string", "description": "What you have done, in a sentence, for whoever reads the log."}
         }),
         outcome_schema(),
         ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false),
@@ -47,15 +44,12 @@ fn all() -> Vec<Tool> {
              true), the call is leased to you: answer it with propose_patch and its `lease`, before `expires`; calling \
              read_view again lets the lease last longer. If nobody asks (`asked` is false), propose with `base`, or wait \
              for a call with `wait`. `schema` is the JSON Schema of an answer.",
+            &[],
             json!({
-                "type": "object",
-                "properties": {
-                    "wait": {"type": "integer", "minimum": 0, "maximum": 60,
-                        "description": "Seconds to wait for somebody to ask; 0 if absent."},
-                    "seconds": {"type": "integer", "minimum": 1, "maximum": 3600,
-                        "description": "How long the lease lasts from now on; 300 if absent, never beyond `deadline`."}
-                },
-                "additionalProperties": false
+                "wait": {"type": "integer", "minimum": 0, "maximum": 60,
+                    "description": "Seconds to wait for somebody to ask; 0 if absent."},
+                "seconds": {"type": "integer", "minimum": 1, "maximum": 3600,
+                    "description": "How long the lease lasts from now on; 300 if absent, never beyond `deadline`."}
             }),
             view(),
             ToolAnnotations::new().read_only(false).destructive(false).idempotent(true).open_world(false),
@@ -67,19 +61,16 @@ fn all() -> Vec<Tool> {
              the schema and the invariants, and commits it whole or refuses it whole. A refusal is an error with `stage`, \
              `code`, `violations` (pointer, expected, found) and `allowed`: mend the patch with these, after another \
              read_view. An empty patch says that there is nothing to do.",
+            &[],
             json!({
-                "type": "object",
-                "properties": {
-                    "patch": {"type": "array", "items": operation(), "description": "The operations, in their order."},
-                    "intent": {"type": "string", "description": "Why, in a sentence, for whoever reads the log."},
-                    "pass": {"type": "string",
-                        "description": "Instead of a patch, where you may pass: why there is nothing for you to do now."},
-                    "reply": {"description": "Instead of a patch, where you are asked for a reply of another form: that \
-                        reply."},
-                    "lease": {"type": "string", "description": "The `lease` of the view that you answer, if it has one."},
-                    "base": {"type": "integer", "minimum": 0, "description": "Otherwise the `base` of the view that you read."}
-                },
-                "additionalProperties": false
+                "patch": {"type": "array", "items": operation(), "description": "The operations, in their order."},
+                "intent": {"type": "string", "description": "Why, in a sentence, for whoever reads the log."},
+                "pass": {"type": "string",
+                    "description": "Instead of a patch, where you may pass: why there is nothing for you to do now."},
+                "reply": {"description": "Instead of a patch, where you are asked for a reply of another form: that \
+                    reply."},
+                "lease": {"type": "string", "description": "The `lease` of the view that you answer, if it has one."},
+                "base": {"type": "integer", "minimum": 0, "description": "Otherwise the `base` of the view that you read."}
             }),
             outcome_schema(),
             ToolAnnotations::new().read_only(false).destructive(true).idempotent(false).open_world(false),
@@ -90,18 +81,14 @@ fn all() -> Vec<Tool> {
             "Show places wholly of which the view gives only a summary (with their handles). With `lease` the call counts \
              as answered, and the one that follows is leased to you: go on with the new `lease`. Without it you get the \
              view as it would be.",
+            &["paths"],
             json!({
-                "type": "object",
-                "properties": {
-                    "paths": {"type": "array", "minItems": 1,
-                        "items": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["at", "from"], "additionalProperties": false,
-                            "properties": {"at": {"type": "string"}, "from": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}}}]},
-                        "description": "JSON Pointers of places that you may read, like /claims/3; of something long, what comes from a \
-                            part of it on: {\"at\": \"/claims\", \"from\": 20} (a name, an index or a number of characters)."},
-                    "lease": {"type": "string", "description": "The `lease` of the view that you answer, if it has one."}
-                },
-                "required": ["paths"],
-                "additionalProperties": false
+                "paths": {"type": "array", "minItems": 1,
+                    "items": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["at", "from"], "additionalProperties": false,
+                        "properties": {"at": {"type": "string"}, "from": {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 0}]}}}]},
+                    "description": "JSON Pointers of places that you may read, like /claims/3; of something long, what comes from a \
+                        part of it on: {\"at\": \"/claims\", \"from\": 20} (a name, an index or a number of characters)."},
+                "lease": {"type": "string", "description": "The `lease` of the view that you answer, if it has one."}
             }),
             view(),
             ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(false),
@@ -112,16 +99,12 @@ fn all() -> Vec<Tool> {
             "Ask a person what you cannot know, if your view says that you may. The call counts as answered; when the person \
              has replied, you are asked again, and the view shows question and answer. Guess nothing that a person must \
              decide.",
+            &["question", "lease"],
             json!({
-                "type": "object",
-                "properties": {
-                    "question": {"type": "string", "description": "One question, that can be understood without your view."},
-                    "choices": {"type": "array", "items": {"type": "string"},
-                        "description": "The possible answers, if there are only some."},
-                    "lease": {"type": "string", "description": "The `lease` of the view that you answer."}
-                },
-                "required": ["question", "lease"],
-                "additionalProperties": false
+                "question": {"type": "string", "description": "One question, that can be understood without your view."},
+                "choices": {"type": "array", "items": {"type": "string"},
+                    "description": "The possible answers, if there are only some."},
+                "lease": {"type": "string", "description": "The `lease` of the view that you answer."}
             }),
             outcome_schema(),
             ToolAnnotations::new().read_only(false).destructive(false).idempotent(false).open_world(true),
@@ -131,13 +114,10 @@ fn all() -> Vec<Tool> {
             "Explain a refusal",
             "Say what a code means, and show the last proposal of yours that was refused (with this code, or with this \
              number in the log), with all violations and what you may do instead.",
+            &[],
             json!({
-                "type": "object",
-                "properties": {
-                    "code": {"type": "string", "description": "The code; that of the last refusal if absent."},
-                    "seq": {"type": "integer", "minimum": 0, "description": "The `seq` of a refusal; the last one if absent."}
-                },
-                "additionalProperties": false
+                "code": {"type": "string", "description": "The code; that of the last refusal if absent."},
+                "seq": {"type": "integer", "minimum": 0, "description": "The `seq` of a refusal; the last one if absent."}
             }),
             json!({
                 "type": "object",
@@ -158,10 +138,15 @@ fn tool(
     name: &'static str,
     title: &str,
     description: &'static str,
-    input: Value,
+    required: &[&str],
+    properties: Value,
     output: Value,
     hints: ToolAnnotations,
 ) -> Tool {
+    let mut input = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    if !required.is_empty() {
+        input["required"] = json!(required);
+    }
     Tool::new(name, description, object(input))
         .with_title(title)
         .with_raw_output_schema(object(output))
