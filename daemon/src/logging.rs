@@ -101,8 +101,8 @@ impl<'a, W: MakeWriter<'a>> MakeWriter<'a> for EscapedWriter<W> {
 impl<W: Write> Write for EscapedWriter<W> {
     /// Writes a whole line: the formatter passes each line in one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
-        self.0.write_all(output::escaped_line(&text).as_bytes())?;
+        let text = String::from_utf8_lossy(line).into_owned();
+        self.0.write_all(output::escape_json(text).as_bytes())?;
         Ok(line.len())
     }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::failure::{CliError, Failure};
 
 pub(crate) use patchboard_server::text::{
-    clean, escape_all, escape_invisible, escaped_line, is_printable, json_line, json_pretty, one_line, short,
+    clean, escape_all, escape_invisible, escape_json, is_printable, json_line, json_pretty, one_line, short,
 };
 
 /// Format of results.

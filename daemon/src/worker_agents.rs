@@ -38,7 +38,7 @@ pub(crate) use patchboard_server::model_arguments::{ModelArguments, quoted};
 #[command(next_help_heading = "Agents")]
 pub(crate) struct AgentArguments {
     #[command(flatten)]
-    models: ModelArguments,
+    pub(crate) models: ModelArguments,
     /// Replay recorded responses; no model calls
     #[arg(long, value_name = "FILE", conflicts_with_all = ["model_url", "model", "api_key_env", "temperature"])]
     cassette: Option<PathBuf>,
@@ -52,13 +52,13 @@ pub(crate) struct AgentArguments {
 #[command(next_help_heading = "Agents", group = ArgGroup::new("written").multiple(true))]
 pub(crate) struct WorkerAgentArguments {
     #[command(flatten)]
-    agents: AgentArguments,
+    pub(crate) agents: AgentArguments,
     /// Record every response to a new file
     #[arg(long, value_name = "FILE", conflicts_with = "cassette", group = "written")]
     record: Option<PathBuf>,
     /// Overwrite an existing file
     #[arg(long, requires = "written")]
-    force: bool,
+    pub(crate) force: bool,
     /// Append to an existing recording, of the same board in another process
     #[arg(long, requires = "record", conflicts_with = "force")]
     append: bool,
@@ -137,14 +137,6 @@ impl AgentArguments {
 }
 
 impl WorkerAgentArguments {
-    pub(crate) const fn models(&self) -> &ModelArguments {
-        &self.agents.models
-    }
-
-    pub(crate) const fn is_forced(&self) -> bool {
-        self.force
-    }
-
     /// Checks, before any model call, that a recording can be written.
     pub(crate) fn can_record(&self) -> Result<(), Failure> {
         let Some(path) = &self.record else { return Ok(()) };

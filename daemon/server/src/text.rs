@@ -21,8 +21,8 @@ pub fn json_pretty(value: &impl Serialize) -> String {
     escape_json(text)
 }
 
-/// Escapes characters that JSON permits unescaped. In JSON text these occur only inside strings.
-fn escape_json(text: String) -> String {
+/// Escapes characters that JSON permits unescaped, except line ends. In JSON text these occur only inside strings.
+pub fn escape_json(text: String) -> String {
     let is_escaped = |c: char| (is_control_char(c) && c != '\n') || is_invisible_char(c);
     if !text.chars().any(is_escaped) {
         return text;
@@ -78,11 +78,6 @@ fn escape_chars(text: &str, is_spelled: impl Fn(char) -> bool) -> Cow<'_, str> {
 /// Escapes control and invisible characters as `<U+001B>`, including line ends.
 pub fn escape_all(text: &str) -> Cow<'_, str> {
     escape_chars(text, |c| is_control_char(c) || is_invisible_char(c))
-}
-
-/// Escapes these characters in a line of JSON; the line end is kept.
-pub fn escaped_line(line: &str) -> String {
-    escape_json(line.to_owned())
 }
 
 /// Returns a text on one line, without control characters; runs of white space become one space.

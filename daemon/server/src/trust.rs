@@ -29,7 +29,8 @@ const VERSION: u32 = 1;
 #[serde(deny_unknown_fields)]
 pub struct TrustedFiles {
     version: u32,
-    files: Vec<TrustedFile>,
+    /// Approved files.
+    pub files: Vec<TrustedFile>,
 }
 
 /// Approved file.
@@ -80,15 +81,6 @@ impl TrustedFiles {
         Ok(read)
     }
 
-    /// Returns the approved files.
-    pub fn files(&self) -> &[TrustedFile] {
-        &self.files
-    }
-
-    pub(crate) fn has(&self, agreement: &TrustedFile) -> bool {
-        self.files.contains(agreement)
-    }
-
     /// Adds a file, replacing its earlier approval, and stores the list.
     pub fn add(&mut self, agreement: TrustedFile) -> Result<(), Failure> {
         self.files.retain(|file| file.path != agreement.path);
@@ -131,10 +123,10 @@ pub fn config_file(named: Option<&Path>) -> Result<Option<&Path>, Failure> {
     }
     let agreement = TrustedFile::for_file(found)?;
     let agreements = TrustedFiles::read()?;
-    if agreements.has(&agreement) {
+    if agreements.files.contains(&agreement) {
         return Ok(Some(found));
     }
-    let message = match agreements.files().iter().any(|file| file.path == agreement.path) {
+    let message = match agreements.files.iter().any(|file| file.path == agreement.path) {
         true => format!("{CONFIG} in this directory has changed since you agreed to it"),
         false => {
             format!("{CONFIG} in this directory may send keys to any address and run any program: agree to it first")

@@ -137,14 +137,14 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         arguments.draft.require_architect()?;
         return run_file(arguments, data_dir, config, output).await;
     };
-    arguments.draft.can_write(arguments.request.is_none(), arguments.seats.is_forced())?;
+    arguments.draft.can_write(arguments.request.is_none(), arguments.seats.force)?;
     arguments.seats.can_record()?;
     runner::check_storage(data_dir)?;
     let request = arguments.request.as_deref().map(json_argument).transpose()?;
     let wants_input = request.is_none();
-    let terms = arguments.draft.terms(arguments.seats.models(), config)?;
+    let terms = arguments.draft.terms(&arguments.seats.agents.models, config)?;
     let brief = arguments.draft.brief(task, request, wants_input, terms.caps.state_bytes)?;
-    let (design, admitted) = arguments.draft.draft(&brief, arguments.seats.models(), config, output).await?;
+    let (design, admitted) = arguments.draft.draft(&brief, &arguments.seats.agents.models, config, output).await?;
     architect::warn(&design, "blueprint", output);
     if arguments.draft.approve_and_save(&design, &brief, output)? == BlueprintApproval::NoTerminal {
         let again = arguments.seats.resume_flags(data_dir, config);

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
     let mut agreements = TrustedFiles::read()?;
     if arguments.list {
-        for file in agreements.files() {
+        for file in &agreements.files {
             output.json_or_line(&json!(file), || one_line(&file.path.display().to_string()))?;
         }
         return Ok(Exit::Done);

@@ -236,8 +236,9 @@ impl Dispatcher {
     /// further visits.
     fn mark_held(&self, boards: &mut Boards) {
         let is_reported = |board: &BoardId| boards.tracked.get(board).is_some_and(|tracked| tracked.cursor.waits());
-        let new: Vec<BoardId> = self.daemon.boards_held().into_iter().filter(|board| !is_reported(board)).collect();
-        new.into_iter().for_each(|board| boards.mark(board));
+        let mut held = self.daemon.registry.current().gate().boards_waiting();
+        held.retain(|board| !is_reported(board));
+        held.into_iter().for_each(|board| boards.mark(board));
     }
 
     fn finish_visit(&self, boards: &mut Boards, board: BoardId, visited: VisitResult) {

@@ -61,7 +61,7 @@ pub(crate) async fn call(
     let access = Access::compile(&access).map_err(|error| Problem::from_code(Code::Internal, error))?;
     leases::check_held(daemon, board, &worker, (of.invocation, of.attempt))?;
     let author = EditAuthor { attempt: of, access, worker: worker.to_string(), name };
-    let called = daemon.workspaces().call(board, author, has_earlier_reads, asked).await;
+    let called = daemon.workspaces.call(board, author, has_earlier_reads, asked).await;
     match called.map_err(|error| Problem::from_code(Code::NoWorkspace, error.to_string()))? {
         SessionAnswer::New(result) => Ok((result, false)),
         SessionAnswer::Replayed(result) => Ok((result, true)),

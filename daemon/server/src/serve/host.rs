@@ -217,7 +217,7 @@ async fn board(daemon: &Arc<Daemon>, place: &HostDir, blueprint: &Blueprint) -> 
 /// Opens a board and waits until its directory is open.
 async fn opened(daemon: &Arc<Daemon>, place: &HostDir, board: &BoardId) -> Result<(), Failure> {
     daemon.open(board).await.map_err(problem_to_failure)?;
-    match daemon.workspaces().get(board).await {
+    match daemon.workspaces.get(board).await {
         Ok(workspace) => {
             // Registers the known author names, so that comments in files are attributed to authors who have not edited
             // lately.

@@ -59,7 +59,7 @@ pub fn is_key(text: &str) -> bool {
 /// Authenticates the caller and applies its rate limit.
 pub(crate) async fn authenticate(daemon: Arc<Daemon>, peer: Peer, mut request: Request, next: Next) -> Response {
     let changes = daemon.tokens.changes();
-    let address_caller = MeteredCaller::new(Arc::clone(daemon.limits.shares()), RateKey::Address(peer.address()));
+    let address_caller = MeteredCaller::new(Arc::clone(&daemon.limits.shares), RateKey::Address(peer.address()));
     let headers = request.headers();
     let admitting = async {
         let caller = caller_of(&daemon, headers, peer).await?;
@@ -79,7 +79,7 @@ pub(crate) async fn authenticate(daemon: Arc<Daemon>, peer: Peer, mut request: R
     }
     match caller {
         Ok(caller) => {
-            let metered_caller = MeteredCaller::new(Arc::clone(daemon.limits.shares()), caller.rate_key);
+            let metered_caller = MeteredCaller::new(Arc::clone(&daemon.limits.shares), caller.rate_key);
             if let (Some(connection), RateKey::Token(_)) =
                 (request.extensions().get::<ConnectionSlot>(), caller.rate_key)
             {
@@ -402,7 +402,7 @@ pub(crate) fn bind_key(daemon: &Daemon, caller: &Caller, key: &str) -> ApiResult
     if !is_key(key) {
         return Err(Problem::from_code(Code::BadKey, format!("an Idempotency-Key has {KEY_FORM}")));
     }
-    Ok(daemon.tokens.secret().bind(&caller.scope, key))
+    Ok(daemon.tokens.secret.bind(&caller.scope, key))
 }
 
 impl IdempotencyHeader {

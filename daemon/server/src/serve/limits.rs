@@ -182,7 +182,7 @@ pub(crate) struct Limits {
     /// Kibibytes of memory for bodies.
     memory: Arc<Semaphore>,
     memory_of: Arc<Mutex<HashMap<RateKey, usize>>>,
-    shares: Arc<ProcessorQuota>,
+    pub(crate) shares: Arc<ProcessorQuota>,
 }
 
 impl Limits {
@@ -209,10 +209,6 @@ impl Limits {
         self.failures.lock().rate = settings.failures();
         self.bodies.lock().rate = settings.bodies();
         self.shares.replace(settings.processor_percent);
-    }
-
-    pub(crate) const fn shares(&self) -> &Arc<ProcessorQuota> {
-        &self.shares
     }
 
     fn settings(&self) -> LimitSettings {

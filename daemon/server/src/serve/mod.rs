@@ -251,7 +251,7 @@ fn listen(daemon: &Arc<Daemon>, settings: &Settings) -> Result<RunningServer, Fa
     let origin_policy = watch::Sender::new(settings.origin_policy(address));
     let app = app(Arc::clone(daemon), origin_policy.subscribe());
     let connections = Connections::new(settings.limits.connections);
-    let admission = ConnectionAcceptor { connections, shares: Arc::clone(daemon.limits.shares()) };
+    let admission = ConnectionAcceptor { connections, shares: Arc::clone(&daemon.limits.shares) };
     let make = app.into_make_service();
     #[cfg(feature = "tls")]
     let (scheme, serving) = match &settings.tls {

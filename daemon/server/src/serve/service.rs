@@ -59,7 +59,7 @@ pub(crate) struct Daemon {
     reader: Reader,
     data_dir: PathBuf,
     pub(crate) registry: Arc<ReloadableRegistry>,
-    workspaces: Arc<Workspaces>,
+    pub(crate) workspaces: Arc<Workspaces>,
     pub(crate) leases: Leases,
     pub(crate) tokens: TokenStore,
     /// True if callers without a token are administrators.
@@ -170,10 +170,6 @@ impl Daemon {
         self.runtime.boards().into_iter().filter_map(|board| self.runtime.board(&board))
     }
 
-    pub(crate) const fn workspaces(&self) -> &Arc<Workspaces> {
-        &self.workspaces
-    }
-
     pub(crate) fn journal_queue(&self) -> usize {
         self.runtime.journal_queue()
     }
@@ -213,7 +209,7 @@ impl Daemon {
             let retry = async {
                 let is_over = running.status().ended.is_some_and(Ended::is_final);
                 // From the retry on, workers wait for the directory.
-                let activation = is_over.then(|| daemon.workspaces().begin_activation());
+                let activation = is_over.then(|| daemon.workspaces.begin_activation());
                 let effect = running.retry(retried).await?;
                 if let Some(activation) = activation.filter(|_| effect == RequestEffect::Applied) {
                     attach(activation, &running);
@@ -230,20 +226,22 @@ impl Daemon {
         self.reader.journal.check_writable().await
     }
 
-    /// Records a failure of the storage, if the result is one.
-    fn track_storage<T>(&self, done: Result<T, RuntimeError>) -> Result<T, RuntimeError> {
-        if let Err(RuntimeError::Journal(why)) = &done {
+    /// Starts a board and opens its directory. Records a failure of the storage, if that is why it does not start.
+    async fn launch(&self, start: impl Future<Output = Result<BoardHandle, RuntimeError>>) -> ApiResult<BoardHandle> {
+        let activation = self.workspaces.begin_activation();
+        let started = start.await;
+        if let Err(RuntimeError::Journal(why)) = &started {
             self.disk.failed(why);
         }
-        done
+        let board = started?;
+        attach(activation, &board);
+        Ok(board)
     }
 
     /// Opens a board that does not run, and notifies its followers.
     async fn activate(&self, board: &BoardId) -> ApiResult<BoardHandle> {
-        let activation = self.workspaces().begin_activation();
         // Gets or resumes: the parent's call may open a nested board at the same time.
-        let board = self.track_storage(self.runtime.get_or_resume(board).await)?;
-        attach(activation, &board);
+        let board = self.launch(self.runtime.get_or_resume(board)).await?;
         if let Some(counter) = &*self.activation_count.lock() {
             counter.send_modify(|count| *count += 1);
         }
@@ -350,16 +348,15 @@ impl Daemon {
                 .help("the operator names models and programs in patchboard.toml")
                 .detail("problems", json!(all)));
         }
+        let mut options = CreateOptions { principal: Some(principal), ..CreateOptions::default() };
         let Some(board_ids) = board_ids else {
-            let activation = self.workspaces().begin_activation();
-            let options = CreateOptions { principal: Some(principal), ..CreateOptions::default() };
-            let board = self.track_storage(self.runtime.create_with(blueprint, request, options).await)?;
-            attach(activation, &board);
+            let board = self.launch(self.runtime.create_with(blueprint, request, options)).await?;
             return Ok((board.id().clone(), true));
         };
         let is_legacy = self.reader.journal.summary(&board_ids.legacy_id).await?.is_some()
             || self.is_gone(&board_ids.legacy_id).await?;
         let id = if is_legacy { board_ids.legacy_id } else { board_ids.id };
+        options.id = Some(id.clone());
         let making = async {
             if self.reader.journal.summary(&id).await?.is_some() {
                 return self.check_same_input(&id, &blueprint, &request).await.map(|()| false);
@@ -368,12 +365,7 @@ impl Daemon {
             if self.is_gone(&id).await? {
                 return Err(RuntimeError::IdempotencyConflict(id.clone()).into());
             }
-            let options =
-                CreateOptions { id: Some(id.clone()), principal: Some(principal), ..CreateOptions::default() };
-            let activation = self.workspaces().begin_activation();
-            let board = self.track_storage(self.runtime.create_with(blueprint, request, options).await)?;
-            attach(activation, &board);
-            Ok(true)
+            self.launch(self.runtime.create_with(blueprint, request, options)).await.map(|_| true)
         };
         let is_new = self.with_board_lock(&id, making).await?;
         Ok((id, is_new))

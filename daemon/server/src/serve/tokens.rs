@@ -58,7 +58,7 @@ const PAUSE: Time = Time::from_secs(1);
 pub struct TokenStore {
     documents: Arc<dyn Documents>,
     /// Secret for the fingerprints of idempotency keys.
-    secret: Secret,
+    pub(crate) secret: Secret,
     changes: watch::Sender<u64>,
 }
 
@@ -101,10 +101,6 @@ impl TokenStore {
         let secret = wait(secret(&*documents))?;
         wait(fingerprint_keys(&*documents, &secret))?;
         Ok(Self { documents, secret, changes: watch::Sender::new(0) })
-    }
-
-    pub(crate) const fn secret(&self) -> &Secret {
-        &self.secret
     }
 
     /// Returns true if a data directory has, or had, tokens.

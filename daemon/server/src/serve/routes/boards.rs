@@ -328,7 +328,7 @@ pub(crate) async fn resume(
 ) -> ApiResult<impl IntoResponse> {
     caller.require(&Permission::Operate(board.clone()))?;
     let heard = daemon.open_for(&board, &caller).await?.resume(key.token()).await?;
-    daemon.try_models_again();
+    daemon.registry.current().probe_unavailable();
     control_response(&daemon, &board, heard).await
 }
 

@@ -1,7 +1,5 @@
 //! Models of this daemon: their context sizes and their availability.
 
-use std::collections::BTreeSet;
-
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::id::BoardId;
 use patchboard_llm::gate::{Availability, BoardOutage, ModelState};
@@ -26,16 +24,6 @@ impl Daemon {
     /// Returns the unsent requests of a board that wait for unavailable models.
     pub(crate) fn held(&self, board: &BoardId) -> Option<BoardOutage> {
         self.registry.current().gate().board_outage(board)
-    }
-
-    /// Makes unavailable models be tried again at once.
-    pub(crate) fn try_models_again(&self) {
-        self.registry.current().probe_unavailable();
-    }
-
-    /// Returns the boards with requests that wait for unavailable models.
-    pub(crate) fn boards_held(&self) -> BTreeSet<BoardId> {
-        self.registry.current().gate().boards_waiting()
     }
 
     /// Logs a warning when a model becomes unavailable, and a notice when it is back. Never returns.

@@ -34,17 +34,17 @@ fn keys_that_an_earlier_version_wrote_out_become_fingerprints_and_are_known() {
     let dir = earlier();
     for _ in 0..2 {
         let tokens = TokenStore::open(dir.path()).expect("they open");
-        let key = tokens.secret().bind(&Scope::Admin, "plain key").idempotency_key();
+        let key = tokens.secret.bind(&Scope::Admin, "plain key").idempotency_key();
         let again = wait(tokens.create_once(Some(key.as_str()), &wanted(None), Timestamp(6))).expect("readable");
         assert_eq!(again, TokenCreation::Existing(1));
-        assert_ne!(tokens.secret().bind(&Scope::Read, "plain key").idempotency_key(), key);
+        assert_ne!(tokens.secret.bind(&Scope::Read, "plain key").idempotency_key(), key);
         for file in std::fs::read_dir(dir.path()).expect("a directory") {
             let bytes = std::fs::read(file.expect("an entry").path()).expect("readable");
             assert!(!bytes.windows(9).any(|window| window == b"plain key"));
         }
     }
     let tokens = TokenStore::open(dir.path()).expect("they open");
-    let key = tokens.secret().bind(&Scope::Admin, "plain key").idempotency_key();
+    let key = tokens.secret.bind(&Scope::Admin, "plain key").idempotency_key();
     assert!(wait(tokens.delete(1, &ann(), Timestamp(7))).expect("writable"));
     let made = wait(tokens.create_once(Some(key.as_str()), &wanted(None), Timestamp(8))).expect("writable");
     assert!(matches!(made, TokenCreation::New(..)), "the key went with its token");
@@ -54,7 +54,7 @@ fn keys_that_an_earlier_version_wrote_out_become_fingerprints_and_are_known() {
 fn tokens_and_the_audit_log_of_an_earlier_version_are_as_they_were() {
     let dir = earlier();
     let tokens = TokenStore::open(dir.path()).expect("they open");
-    let key = tokens.secret().bind(&Scope::Admin, "key-one").idempotency_key();
+    let key = tokens.secret.bind(&Scope::Admin, "key-one").idempotency_key();
     assert_eq!(key.as_str(), "key:d59d45635cf8b87f05f63075fa23f600");
     let admin = "pb_iD3zcEyiZOT4Z9rGB2b4WPEbkE6z1qoWJGcArzFfPis";
     let expiring = "pb_lkN9OPzbUkRfaUm8AbtekBjkzkY1T-cDlT716BB-KAk";
