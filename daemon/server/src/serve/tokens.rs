@@ -124,41 +124,35 @@ impl TokenStore {
         at: Timestamp,
     ) -> Result<TokenCreation, Failure> {
         check(new_token)?;
-        transact(&*self.documents, || self.decide_creation(key, new_token, at)).await
-    }
-
-    async fn decide_creation(
-        &self,
-        key: Option<&str>,
-        new_token: &NewToken<'_>,
-        at: Timestamp,
-    ) -> Result<(TokenCreation, Vec<Change>), Failure> {
         let NewToken { name, scope, lifetime, by } = new_token;
-        if let Some(key) = key
-            && let Some(known) = self.documents.get(KEYS, key).await?
-        {
-            return Ok((TokenCreation::Existing(parsed(known)?), Vec::new()));
-        }
-        let mut transaction = TokenTransaction::begin(&*self.documents).await?;
-        let Numbers { tokens: count, last_token, .. } = &mut transaction.numbers;
-        if *count >= TOKENS_MAX {
-            return Err(Failure::invalid_input("too_many_tokens", format!("there are {count} tokens"))
-                .help("share a token between clients of one kind, or delete expired tokens"));
-        }
-        (*count, *last_token) = (*count + 1, *last_token + 1);
-        let (id, text) = (*last_token, random()?);
-        let expires_at = lifetime.map(|lifetime| Timestamp(at.0.saturating_add_unsigned(lifetime.as_ms())));
-        let (name, scope, made_by) = ((*name).to_owned(), scope.clone(), Some(by.clone()));
-        let token = ApiToken { id, name, scope, created_at: at, made_by, expires_at, revoked_at: None };
-        let hash = hash(&text);
-        let stored = StoredToken { hash: hash.clone(), key: key.map(str::to_owned), token: token.clone() };
-        transaction.changes.push(Change::put(TOKENS, number_key(id), json!(stored)).expecting(None));
-        transaction.changes.push(Change::put(HASHES, hash, id.into()).expecting(None));
-        transaction.changes.extend(key.map(|key| Change::put(KEYS, key, id.into()).expecting(None)));
-        let subject = id.to_string();
-        let audited = AuditedAction { action: Action::TokenCreated, subject: Some(&subject), by: Some(by) };
-        transaction.log(at, &audited, true);
-        Ok((TokenCreation::New(Box::new(token), text), transaction.end()))
+        let decide = async || {
+            if let Some(key) = key
+                && let Some(known) = self.documents.get(KEYS, key).await?
+            {
+                return Ok((TokenCreation::Existing(parsed(known)?), Vec::new()));
+            }
+            let mut transaction = TokenTransaction::begin(&*self.documents).await?;
+            let Numbers { tokens: count, last_token, .. } = &mut transaction.numbers;
+            if *count >= TOKENS_MAX {
+                return Err(Failure::invalid_input("too_many_tokens", format!("there are {count} tokens"))
+                    .help("share a token between clients of one kind, or delete expired tokens"));
+            }
+            (*count, *last_token) = (*count + 1, *last_token + 1);
+            let (id, text) = (*last_token, random()?);
+            let expires_at = lifetime.map(|lifetime| Timestamp(at.0.saturating_add_unsigned(lifetime.as_ms())));
+            let (name, scope, made_by) = ((*name).to_owned(), scope.clone(), Some(by.clone()));
+            let token = ApiToken { id, name, scope, created_at: at, made_by, expires_at, revoked_at: None };
+            let hash = hash(&text);
+            let stored = StoredToken { hash: hash.clone(), key: key.map(str::to_owned), token: token.clone() };
+            transaction.changes.push(Change::put(TOKENS, number_key(id), json!(stored)).expecting(None));
+            transaction.changes.push(Change::put(HASHES, hash, id.into()).expecting(None));
+            transaction.changes.extend(key.map(|key| Change::put(KEYS, key, id.into()).expecting(None)));
+            let subject = id.to_string();
+            let audited = AuditedAction { action: Action::TokenCreated, subject: Some(&subject), by: Some(by) };
+            transaction.log(at, &audited, true);
+            Ok((TokenCreation::New(Box::new(token), text), transaction.end()))
+        };
+        transact(&*self.documents, decide).await
     }
 
     /// Returns the holder of a token text; `None` if the token is invalid.
@@ -226,33 +220,26 @@ impl TokenStore {
     }
 
     async fn end(&self, id: i64, action: Action, by: &Principal, at: Timestamp) -> Result<bool, Failure> {
-        transact(&*self.documents, || self.decide_end(id, action, by, at)).await
-    }
-
-    async fn decide_end(
-        &self,
-        id: i64,
-        action: Action,
-        by: &Principal,
-        at: Timestamp,
-    ) -> Result<(bool, Vec<Change>), Failure> {
-        let mut transaction = TokenTransaction::begin(&*self.documents).await?;
-        let Some((mut stored, revision)) = self.stored(id).await? else { return Ok((false, Vec::new())) };
-        // A hash without a number opens nothing.
-        transaction.changes.push(Change::remove(HASHES, &stored.hash));
-        let place = Change::remove(TOKENS, number_key(id)).expecting(Some(revision));
-        if action == Action::TokenDeleted {
-            transaction.numbers.tokens = transaction.numbers.tokens.saturating_sub(1);
-            transaction.changes.extend(stored.key.map(|key| Change::remove(KEYS, key)));
-            transaction.changes.push(place);
-        } else if stored.token.is_valid(at) {
-            stored.token.revoked_at = Some(at);
-            transaction.changes.push(Change { value: Some(json!(stored)), ..place });
-        } else {
-            return Ok((false, Vec::new()));
-        }
-        transaction.log(at, &AuditedAction { action, subject: Some(&id.to_string()), by: Some(by) }, true);
-        Ok((true, transaction.end()))
+        let decide = async || {
+            let mut transaction = TokenTransaction::begin(&*self.documents).await?;
+            let Some((mut stored, revision)) = self.stored(id).await? else { return Ok((false, Vec::new())) };
+            // A hash without a number opens nothing.
+            transaction.changes.push(Change::remove(HASHES, &stored.hash));
+            let place = Change::remove(TOKENS, number_key(id)).expecting(Some(revision));
+            if action == Action::TokenDeleted {
+                transaction.numbers.tokens = transaction.numbers.tokens.saturating_sub(1);
+                transaction.changes.extend(stored.key.map(|key| Change::remove(KEYS, key)));
+                transaction.changes.push(place);
+            } else if stored.token.is_valid(at) {
+                stored.token.revoked_at = Some(at);
+                transaction.changes.push(Change { value: Some(json!(stored)), ..place });
+            } else {
+                return Ok((false, Vec::new()));
+            }
+            transaction.log(at, &AuditedAction { action, subject: Some(&id.to_string()), by: Some(by) }, true);
+            Ok((true, transaction.end()))
+        };
+        transact(&*self.documents, decide).await
     }
 
     /// Records an action in the audit log, runs it, and marks it as done. An action that cannot be recorded is not run.
