@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jsonptr::Pointer;
 use patchboard_agents::lease::{Lease, LeaseHolder};
-use patchboard_kernel::blueprint::{AgentKind, Blueprint, WorkspaceSpec};
+use patchboard_kernel::blueprint::{AgentKind, WorkspaceSpec};
 use patchboard_kernel::board::{Board, Outcome, Proposal, ProposalSource, ReplyBody};
 use patchboard_kernel::expand_request;
 use patchboard_kernel::files::EditAttempt;
@@ -54,6 +54,8 @@ pub(crate) struct WorkerServer {
     pub(crate) worker: WorkerName,
     /// Caller. Requests with the same token share one lease.
     pub(crate) caller: Caller,
+    /// True if the worker's calls are leased.
+    is_remote: bool,
     /// Workspace settings, if the worker edits files.
     pub(crate) files: Option<WorkspaceSpec>,
     /// True if the worker may propose patches, or ask a person.
@@ -126,11 +128,12 @@ impl WorkerServer {
     ) -> ApiResult<Self> {
         let blueprint = daemon.blueprint(&board).await?;
         let own = blueprint.workers.get(&worker);
+        let is_remote = own.is_some_and(|own| own.agent == AgentKind::Remote);
         // Only remote workers edit files over MCP; agents in the daemon have their own tools.
-        let is_editor = own.is_some_and(|own| own.files.is_some() && own.agent == AgentKind::Remote);
+        let is_editor = is_remote && own.is_some_and(|own| own.files.is_some());
         let files = blueprint.workspace.clone().filter(|_| is_editor);
         let proposes = own.is_none_or(|own| !own.writes.is_empty() || own.clarify.is_some());
-        Ok(Self { daemon, board, worker, caller, files, proposes, room })
+        Ok(Self { daemon, board, worker, caller, is_remote, files, proposes, room })
     }
 
     pub(crate) const fn is_at_files_only(&self) -> bool {
@@ -146,18 +149,10 @@ impl WorkerServer {
             return Err(problem.help("call read_view with `wait`: files are open to who has been asked"));
         };
         let attempt = EditAttempt { invocation: lease.call.invocation, attempt: lease.call.attempt };
-        let request = SessionRequest {
-            room: self.room,
-            principal: Some(self.caller.principal()),
-            ..SessionRequest::from(arguments)
-        };
-        let command = files::LeasedFileCommand {
-            worker: self.worker.clone(),
-            of: attempt,
-            name: None,
-            has_earlier_reads: None,
-            asked: request,
-        };
+        let (room, principal) = (self.room, Some(self.caller.principal()));
+        let asked = SessionRequest { room, principal, ..SessionRequest::from(arguments) };
+        let worker = self.worker.clone();
+        let command = files::LeasedFileCommand { worker, of: attempt, name: None, has_earlier_reads: None, asked };
         files::call(&self.daemon, &self.board, command).await.map(|(result, _)| result)
     }
 
@@ -178,7 +173,7 @@ impl WorkerServer {
     pub(crate) async fn read_view(&self, arguments: ReadView) -> ApiResult<Value> {
         let duration = leases::seconds(Some(arguments.seconds.unwrap_or(SECONDS)))?;
         let patience = wait_time(arguments.wait, Code::BadBody)?;
-        if self.is_remote().await?
+        if self.is_remote
             && let Some(view) = self.lease(duration, patience).await?
         {
             return Ok(view);
@@ -273,8 +268,11 @@ impl WorkerServer {
     /// Returns the part of the document that the worker may read.
     pub(crate) async fn state(&self) -> ApiResult<Value> {
         let worker = self.worker.clone();
-        self.query_board(move |board| {
-            let readable = worker_plan(board, &worker)?.contract.readable(board.state().root());
+        let state = move |board: &Board| {
+            let no_worker =
+                || Failure::invalid_input("no_such_worker", format!("the blueprint has no worker {worker}"));
+            let plan = board.plan().workers.get(&worker).ok_or_else(no_worker)?;
+            let readable = plan.contract.readable(board.state().root());
             let document = board.state().root().to_value();
             let mut places = BTreeSet::new();
             for pattern in readable.patterns() {
@@ -291,8 +289,8 @@ impl WorkerServer {
                 shown.filter_map(|place| Some((place.to_string(), document.pointer(place.as_str())?))).collect();
             let version = board.version();
             Ok(json!({"board": board.id(), "worker": worker, "version": version, "values": values, "whole": is_whole}))
-        })
-        .await
+        };
+        self.daemon.query_board(&self.board, None, state).await
     }
 
     /// Returns the worker's own records, the newest first.
@@ -303,18 +301,6 @@ impl WorkerServer {
 
     async fn submit(&self, lease: &str, reply: Value) -> ApiResult<Outcome> {
         leases::submit_reply(&self.daemon, &self.caller, &self.board, &self.worker, lease, reply, None).await
-    }
-
-    async fn is_remote(&self) -> ApiResult<bool> {
-        let worker = self.worker.clone();
-        let is_remote = move |blueprint: &Blueprint| {
-            blueprint.workers.get(&worker).is_some_and(|spec| spec.agent == AgentKind::Remote)
-        };
-        match self.daemon.running(&self.board) {
-            Some(running) => Ok(is_remote(&running.status().blueprint)),
-            // Does not open a board only to look at it.
-            None => self.daemon.query_board(&self.board, None, move |board| Ok(is_remote(board.blueprint()))).await,
-        }
     }
 
     async fn lease(&self, duration: Duration, timeout: Duration) -> ApiResult<Option<Value>> {
@@ -356,7 +342,7 @@ impl WorkerServer {
 
     async fn preview(&self, expand: Vec<Value>) -> ApiResult<Value> {
         let worker = self.worker.clone();
-        self.query_board(move |board| {
+        let preview = move |board: &Board| {
             let plan = views::worker_with_bindings(board, worker.as_str(), &[])?;
             let view = views::preview(board, &plan, &expand, None)?;
             let shown = board.previewed_values(&plan, &view);
@@ -371,15 +357,8 @@ impl WorkerServer {
                 "view": prompt.user,
                 "schema": schema.map(|(_, schema)| schema),
             }))
-        })
-        .await
-    }
-
-    async fn query_board(
-        &self,
-        question: impl FnOnce(&Board) -> Result<Value, Failure> + Send + 'static,
-    ) -> ApiResult<Value> {
-        self.daemon.query_board(&self.board, None, question).await
+        };
+        self.daemon.query_board(&self.board, None, preview).await
     }
 
     /// Returns the newest of the worker's own records that satisfy a predicate, the newest first.
@@ -408,15 +387,6 @@ impl WorkerServer {
         };
         self.daemon.query_board(&self.board, None, masked).await
     }
-}
-
-fn worker_plan<'a>(board: &'a Board, worker: &WorkerName) -> Result<&'a patchboard_kernel::plan::WorkerPlan, Failure> {
-    board
-        .plan()
-        .workers
-        .get(worker)
-        .map(|plan| &**plan)
-        .ok_or_else(|| Failure::invalid_input("no_such_worker", format!("the blueprint has no worker {worker}")))
 }
 
 fn with_retry_help(problem: Problem) -> Problem {
