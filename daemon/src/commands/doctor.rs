@@ -7,7 +7,6 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream;
-use patchboard_agents::config::Environment;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use patchboard_kernel::record::FORMAT;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
@@ -25,7 +24,6 @@ use crate::reader::{Reader, storage as storage_failure};
 use crate::serve::instance_lock::lock_instance;
 use crate::serve::settings::{Flags, Settings};
 use crate::serve::tokens::{Action, AuditedAction, TokenStore};
-use crate::trust::config_file;
 use crate::user;
 use crate::worker_agents::ModelArguments;
 use patchboard_kernel::text::counted;
@@ -89,7 +87,7 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     }
     let configured = arguments.models.build_registry(config, InlinePrograms::Denied).and_then(|seats| {
         let settings = Settings::read(seats.config().serve.clone(), &arguments.flags)?;
-        config_file(config)?.map(|file| NotifySettings::read(file, &Environment::from_process())).transpose()?;
+        NotifySettings::configured(config)?;
         Ok((seats, settings))
     });
     if arguments.ready {

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use clap::Subcommand;
-use patchboard_agents::config::Environment;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use serde_json::json;
 
@@ -11,7 +10,6 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::notify::notice::Notice;
 use crate::notify::settings::Settings;
 use crate::output::{Output, one_line};
-use crate::trust::config_file;
 
 /// Check that notices of `[notify]` reach their receivers
 ///
@@ -29,8 +27,7 @@ pub(crate) enum Command {
 
 pub(crate) async fn run(command: &Command, config: Option<&Path>, output: Output) -> Outcome {
     let Command::Test = command;
-    let settings = config_file(config)?.map(|file| Settings::read(file, &Environment::from_process())).transpose()?;
-    let settings = settings.flatten().ok_or_else(|| {
+    let settings = Settings::configured(config)?.ok_or_else(|| {
         Failure::invalid_input("bad_config", "there is no table [notify]")
             .help("name a webhook or a program in [notify] of patchboard.toml")
     })?;

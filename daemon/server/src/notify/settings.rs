@@ -14,6 +14,7 @@ use super::notice::{TOPICS, Topic};
 use super::receiver::{Program, Receiver, Webhook};
 use super::sign::Secret;
 use crate::failure::Failure;
+use crate::trust::config_file;
 
 /// Default of the maximum wait for a provider without a notice.
 const PROVIDER_AFTER: Duration = Duration::from_secs(300);
@@ -58,8 +59,14 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Reads the settings of the configuration file in use, if there is one. Blocks.
+    pub fn configured(config: Option<&Path>) -> Result<Option<Self>, Failure> {
+        let Some(file) = config_file(config)? else { return Ok(None) };
+        Self::read(file, &Environment::from_process())
+    }
+
     /// Reads the table of a file; `None` if the file has no such table.
-    pub fn read(file: &Path, env: &Environment) -> Result<Option<Self>, Failure> {
+    fn read(file: &Path, env: &Environment) -> Result<Option<Self>, Failure> {
         let name = file.display().to_string();
         let text = config::text(file)
             .map_err(|error| Failure::invalid_input("bad_config", format!("cannot read {name}: {error}")))?;

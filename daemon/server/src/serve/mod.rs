@@ -60,7 +60,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use clap::Args;
-use patchboard_agents::config::Environment;
 use patchboard_agents::registry::InlinePrograms;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -81,7 +80,6 @@ use crate::model_arguments::ModelArguments;
 use crate::notify::Notifier;
 use crate::notify::feed::ChangeFeed;
 use crate::notify::settings::Settings as NotifySettings;
-use crate::trust::config_file;
 
 /// Time limit for requests under way at shutdown.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -120,10 +118,7 @@ pub async fn run(
     let registry = arguments.models.build_registry(config, InlinePrograms::Denied)?;
     let settings = Settings::read(registry.config().serve.clone(), &arguments.flags)?;
     let retention = Retention::read(registry.config().retention.clone())?;
-    let notify = config_file(config)?
-        .map(|file| NotifySettings::read(file, &Environment::from_process()))
-        .transpose()?
-        .flatten();
+    let notify = NotifySettings::configured(config)?;
     let receivers = notify.iter().flat_map(|notify| &notify.receivers);
     let feeds = receivers.map(|receiver| Arc::new(ChangeFeed::new(receiver.kind()))).collect();
     let mut interrupts = Interrupts::new()?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use patchboard_agents::config::{Config, Environment};
+use patchboard_agents::config::Environment;
 use patchboard_agents::registry::{AgentRegistry, InlinePrograms};
 use tokio::sync::watch;
 
@@ -17,7 +17,6 @@ use super::settings::Settings;
 use crate::failure::Failure;
 use crate::notify::settings::Settings as NotifySettings;
 use crate::text::one_line;
-use crate::trust::config_file;
 
 /// Start-up configuration, and the channels that receive a new one.
 pub(super) struct Reload<'a> {
@@ -32,17 +31,11 @@ pub(super) struct Reload<'a> {
     pub(super) retention: watch::Sender<Retention>,
 }
 
-struct LoadedConfig {
-    config: Config,
-    settings: Settings,
-    retention: Retention,
-}
-
 impl Reload<'_> {
     /// Reloads the configuration and applies the reloadable settings. An invalid configuration changes nothing.
     pub(super) fn reload(&self, daemon: &Daemon) {
-        match self.read() {
-            Ok(read) => self.apply(read, daemon),
+        match self.apply(daemon) {
+            Ok(()) => tracing::info!("the configuration was read again"),
             Err(Failure::Error(error)) => {
                 let why = one_line(&error.message);
                 tracing::error!(code = error.code, "the configuration is refused, the one before stays: {why}");
@@ -51,16 +44,11 @@ impl Reload<'_> {
         }
     }
 
-    fn read(&self) -> Result<LoadedConfig, Failure> {
-        let config = self.arguments.models.build_registry(self.config, InlinePrograms::Denied)?.config().clone();
+    fn apply(&self, daemon: &Daemon) -> Result<(), Failure> {
+        let mut config = self.arguments.models.build_registry(self.config, InlinePrograms::Denied)?.config().clone();
         let settings = Settings::read(config.serve.clone(), &self.arguments.flags)?;
         let retention = Retention::read(config.retention.clone())?;
-        config_file(self.config)?.map(|file| NotifySettings::read(file, &Environment::from_process())).transpose()?;
-        Ok(LoadedConfig { config, settings, retention })
-    }
-
-    fn apply(&self, read: LoadedConfig, daemon: &Daemon) {
-        let LoadedConfig { mut config, settings, retention } = read;
+        NotifySettings::configured(self.config)?;
         let initial = self.initial_registry.config();
         let of_tables = [
             ("[workspaces]", "boards have the directories open", initial.workspaces != config.workspaces),
@@ -77,6 +65,6 @@ impl Reload<'_> {
         self.origin_policy.send_replace(settings.origin_policy(self.address));
         self.rest_after.send_replace(settings.rest_after);
         self.retention.send_replace(retention);
-        tracing::info!("the configuration was read again");
+        Ok(())
     }
 }

@@ -53,13 +53,9 @@ impl Daemon {
             {
                 let daemon = Arc::clone(self);
                 going.spawn(async move {
-                    let opened = daemon.open(&board).await;
-                    let done = match opened {
-                        Ok(opened) => match orphan {
-                            Some(may_be_retried) => cancel_orphan(&opened, may_be_retried).await,
-                            None => Ok(()),
-                        },
-                        Err(problem) => Err(problem),
+                    let done = match (daemon.open(&board).await, orphan) {
+                        (Ok(opened), Some(may_be_retried)) => cancel_orphan(&opened, may_be_retried).await,
+                        (opened, _) => opened.map(drop),
                     };
                     (board, done)
                 });
