@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Args};
+use patchboard_kernel::board::Board;
+use patchboard_kernel::record::Record;
 use patchboard_storage::journal::BoardSummary;
 
 use crate::failure::Failure;
@@ -56,4 +58,17 @@ impl BoardArgument {
         let summary = reader.find(&self.board)?;
         Ok((reader, summary))
     }
+
+    /// Reads the board, and closes the journal again.
+    pub(crate) fn read(&self, data_dir: &Path) -> Result<StoredBoard, Failure> {
+        let (reader, summary) = self.open(data_dir)?;
+        Ok(StoredBoard { records: reader.records(&summary.id)?, board: reader.board(&summary, None)?, summary })
+    }
+}
+
+/// A board as the journal has it.
+pub(crate) struct StoredBoard {
+    pub(crate) summary: BoardSummary,
+    pub(crate) records: Vec<Record>,
+    pub(crate) board: Board,
 }

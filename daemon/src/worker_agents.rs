@@ -11,7 +11,7 @@ use patchboard_agents::registry::{InlinePrograms, WorkerConfigError};
 use patchboard_kernel::blueprint::Blueprint;
 use patchboard_kernel::digest::Salt;
 use patchboard_kernel::failure::FailureCode;
-use patchboard_kernel::id::{BoardId, Timestamp, WorkerName};
+use patchboard_kernel::id::{Timestamp, WorkerName};
 use patchboard_kernel::record::{Body, Record};
 use patchboard_llm::gate::Gate;
 use patchboard_roles::departments::storage::Storage;
@@ -23,7 +23,7 @@ use patchboard_storage::journal::BoardSummary;
 use patchboard_workspace::boards::{ActivationGuard, Workspaces};
 use serde_json::json;
 
-use crate::arguments::{DATA_DIR, DATA_DIR_ENV};
+use crate::arguments::{DATA_DIR, DATA_DIR_ENV, StoredBoard};
 use crate::describe::NestedShortages;
 use crate::failure::Failure;
 use crate::outages::Outages;
@@ -197,6 +197,28 @@ impl WorkerAgentArguments {
         Ok(WorkerAgents { gate, recorder: Some((recorder, path.clone())), ..agents })
     }
 
+    /// Assigns agents to the workers of a board that was run before.
+    ///
+    /// Marks the recorded responses that the board and its nested boards received, so that a player does not wait for
+    /// them. Calls in progress at the end of the earlier process are made again.
+    pub(crate) fn assign_to(
+        &self,
+        stored: &StoredBoard,
+        data_dir: &Path,
+        config: Option<&Path>,
+    ) -> Result<WorkerAgents, Failure> {
+        let agents = self.assign_agents(stored.board.blueprint(), data_dir, config)?;
+        if let Some(player) = &agents.player {
+            mark_answered(player, &stored.records);
+            let reader = Reader::open(data_dir)?;
+            let boards = wait(reader.journal.boards()).map_err(storage)?;
+            for inside in BoardSummary::related(&boards, &stored.summary.id) {
+                mark_answered(player, &reader.records(inside)?);
+            }
+        }
+        Ok(agents)
+    }
+
     pub(crate) fn resume_flags(&self, data_dir: &Path, config: Option<&Path>) -> ResumeFlags {
         let mut words = data_dir_flags(data_dir);
         let finds = words.clone();
@@ -252,19 +274,6 @@ impl WorkerAgents {
         let guard = self.attach_guard.lock().take();
         let attached = guard.unwrap_or_else(|| self.workspaces.begin_activation()).attach(board);
         attached.await.map(drop).map_err(|error| Failure::failed("workspace_failed", error))
-    }
-
-    /// Marks the recorded responses that a board and its nested boards received before this process, so that the player
-    /// does not wait for them. Calls in progress at the end of the earlier process are made again.
-    pub(crate) fn skip_answered(&self, records: &[Record], data_dir: &Path, board: &BoardId) -> Result<(), Failure> {
-        let Some(player) = &self.player else { return Ok(()) };
-        mark_answered(player, records);
-        let reader = Reader::open(data_dir)?;
-        let boards = wait(reader.journal.boards()).map_err(storage)?;
-        for inside in BoardSummary::related(&boards, board) {
-            mark_answered(player, &reader.records(inside)?);
-        }
-        Ok(())
     }
 
     /// Returns a fix for a failed call, if the agents' configuration is the cause.

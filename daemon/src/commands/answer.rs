@@ -158,15 +158,10 @@ pub(crate) async fn run(
     if let Some(daemon) = asked.daemon.client()? {
         return over_http(&daemon, asked, &said, output).await;
     }
-    let (reader, summary) = asked.board.open(data_dir)?;
-    let records = reader.records(&summary.id)?;
-    let mut recovered = reader.board(&summary, None)?;
-    let (seq, question) = find_question(&recovered, asked.seq, output)?;
-    let blueprint = recovered.blueprint().as_ref().clone();
-    drop(reader);
-    output.note(&question_text(seq, &question, recovered.state()));
-    let seating = asked.seats.assign_agents(&blueprint, data_dir, config)?;
-    seating.skip_answered(&records, data_dir, &summary.id)?;
+    let mut stored = asked.board.read(data_dir)?;
+    let (seq, question) = find_question(&stored.board, asked.seq, output)?;
+    output.note(&question_text(seq, &question, stored.board.state()));
+    let seating = asked.seats.assign_to(&stored, data_dir, config)?;
     let text = match &said {
         PersonAnswer::Text(text) => Some(text_of(text.as_ref())?),
         PersonAnswer::Agrees | PersonAnswer::Denies => None,
@@ -174,12 +169,13 @@ pub(crate) async fn run(
     let (agrees, reason) = (said != PersonAnswer::Denies, asked.reason.clone());
     let answer = Answer { of: seq, by: question.approver, digest: question.digest, agrees, reason, text };
     // Dry run: a rejected answer must leave no trace in the journal.
-    let judged = recovered.step_as(SystemClock.now(), Input::Answer(answer.clone()), runner::recorded_user(&seating));
+    let judged =
+        stored.board.step_as(SystemClock.now(), Input::Answer(answer.clone()), runner::recorded_user(&seating));
     if let Some(Decided::RejectedUnrecorded(rejection)) = judged.outcome {
         return Err(refused(&rejection));
     }
     let how = if asked.no_run { AcquireMode::Paused } else { AcquireMode::Resume };
-    let (runtime, board) = runner::acquire_board(data_dir, &seating, &summary.id, how).await?;
+    let (runtime, board) = runner::acquire_board(data_dir, &seating, &stored.summary.id, how).await?;
     let given = async {
         let outcome = board.answer(answer).await?;
         if !asked.no_run && board.status().paused {
@@ -201,13 +197,13 @@ pub(crate) async fn run(
             Decided::Answered { .. } => "answered",
             _ => "rejected",
         };
-        let report = json!({"board": summary.id, "question": seq, "outcome": came_of_it,
+        let report = json!({"board": stored.summary.id, "question": seq, "outcome": came_of_it,
             "head": {"seq": head.seq, "hash": head.hash}});
-        let resume = || seating.resume_flags.resume_command(&format!("resume {}", summary.id));
+        let resume = || seating.resume_flags.resume_command(&format!("resume {}", stored.summary.id));
         output.json_or_line(&report, || format!("{came_of_it}; go on with: {}", resume()))?;
         return Ok(Exit::Done);
     }
-    runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await
+    runner::run_to_completion(runtime, board, Some(stored.summary.head.seq), &seating, output).await
 }
 
 fn refused(rejection: &Rejection) -> Failure {

@@ -44,24 +44,19 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     if let Some(daemon) = arguments.daemon.client()? {
         return daemon.control(&arguments.board.board, "resume", &json!({}), output).await;
     }
-    let (reader, summary) = arguments.board.open(data_dir)?;
-    let records = reader.records(&summary.id)?;
-    let recovered = reader.board(&summary, None)?;
-    if let Some(ended) = recovered.ended() {
+    let stored = arguments.board.read(data_dir)?;
+    if let Some(ended) = stored.board.ended() {
         // An ended board has nothing to resume, so it is not taken over.
-        let status = BoardStatus { pause_cause: None, ..BoardStatus::new(&recovered, records.last()) };
-        let (totals, flags) = (Totals::from_records(&records), arguments.seats.resume_flags(data_dir, config));
+        let status = BoardStatus { pause_cause: None, ..BoardStatus::new(&stored.board, stored.records.last()) };
+        let (totals, flags) = (Totals::from_records(&stored.records), arguments.seats.resume_flags(data_dir, config));
         return RunResult::new(&status, Some(ended), &totals, &flags).print(output);
     }
-    let blueprint = recovered.blueprint().as_ref().clone();
-    drop(reader);
-    let seating = arguments.seats.assign_agents(&blueprint, data_dir, config)?;
-    seating.skip_answered(&records, data_dir, &summary.id)?;
+    let seating = arguments.seats.assign_to(&stored, data_dir, config)?;
     let how = if arguments.force_takeover { AcquireMode::ForceResume } else { AcquireMode::Resume };
-    let (runtime, board) = runner::acquire_board(data_dir, &seating, &summary.id, how).await?;
+    let (runtime, board) = runner::acquire_board(data_dir, &seating, &stored.summary.id, how).await?;
     if board.status().paused {
         board.resume(None).await?;
     }
-    output.note(&format!("board {}", summary.id));
-    runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await
+    output.note(&format!("board {}", stored.summary.id));
+    runner::run_to_completion(runtime, board, Some(stored.summary.head.seq), &seating, output).await
 }

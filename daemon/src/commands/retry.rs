@@ -122,20 +122,15 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     if let Some(daemon) = arguments.daemon.client()? {
         return daemon.control(&arguments.board.board, "retry", &arguments.what.request(), output).await;
     }
-    let (reader, summary) = arguments.board.open(data_dir)?;
-    let records = reader.records(&summary.id)?;
-    let recovered = reader.board(&summary, None)?;
-    let blueprint = recovered.blueprint().as_ref().clone();
-    let was_over = recovered.ended().is_some_and(Ended::is_final);
-    drop(reader);
+    let stored = arguments.board.read(data_dir)?;
+    let was_over = stored.board.ended().is_some_and(Ended::is_final);
     let retried = arguments.what.retried();
     // A rejected retry leaves no trace. A running board may change before it is acquired, so it is judged then.
-    let refused = if recovered.ended().is_some() { recovered.judge_retry(&retried) } else { Ok(()) };
-    refused.map_err(|refused| RuntimeError::cannot_retry(&summary.id, refused))?;
-    let seating = arguments.seats.assign_agents(&blueprint, data_dir, config)?;
-    seating.skip_answered(&records, data_dir, &summary.id)?;
+    let refused = if stored.board.ended().is_some() { stored.board.judge_retry(&retried) } else { Ok(()) };
+    refused.map_err(|refused| RuntimeError::cannot_retry(&stored.summary.id, refused))?;
+    let seating = arguments.seats.assign_to(&stored, data_dir, config)?;
     let how = if arguments.no_run { AcquireMode::Paused } else { AcquireMode::Resume };
-    let (runtime, board) = runner::acquire_board(data_dir, &seating, &summary.id, how).await?;
+    let (runtime, board) = runner::acquire_board(data_dir, &seating, &stored.summary.id, how).await?;
     // With --no-run no agent works, so no directory is needed.
     let needs_directory = was_over && !arguments.no_run;
     if needs_directory {
@@ -150,10 +145,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         let paused = board.pause(None).await;
         runtime.shutdown().await;
         paused?;
-        let resume = seating.resume_flags.resume_command(&format!("resume {}", summary.id));
-        output.line(&format!("retry recorded on board {}; go on with: {resume}", summary.id))?;
+        let resume = seating.resume_flags.resume_command(&format!("resume {}", stored.summary.id));
+        output.line(&format!("retry recorded on board {}; go on with: {resume}", stored.summary.id))?;
         return Ok(crate::failure::Exit::Done);
     }
-    output.note(&format!("board {}", summary.id));
-    runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await
+    output.note(&format!("board {}", stored.summary.id));
+    runner::run_to_completion(runtime, board, Some(stored.summary.head.seq), &seating, output).await
 }

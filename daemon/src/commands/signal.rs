@@ -46,16 +46,13 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     let value = arguments.value.as_deref().map(json_argument).transpose()?.unwrap_or(Value::Null);
-    let (reader, summary) = arguments.board.open(data_dir)?;
-    let records = reader.records(&summary.id)?;
-    let recovered = reader.board(&summary, None)?;
-    if let Some(ended) = recovered.ended().filter(|ended| ended.is_final()) {
-        let message = format!("board {} has ended ({}) and hears no signals", summary.id, ended.end);
+    let stored = arguments.board.read(data_dir)?;
+    if let Some(ended) = stored.board.ended().filter(|ended| ended.is_final()) {
+        let message = format!("board {} has ended ({}) and hears no signals", stored.summary.id, ended.end);
         return Err(Failure::invalid_input("board_over", message).help("`patchboard run` makes a new board"));
     }
-    let blueprint = recovered.blueprint().as_ref().clone();
-    drop(reader);
-    let waiting = SignalTargets::find(&blueprint, &arguments.name);
+    let blueprint = stored.board.blueprint();
+    let waiting = SignalTargets::find(blueprint, &arguments.name);
     if waiting.rules.is_empty() && !blueprint.signals.contains_key(&arguments.name) {
         let name = short(&arguments.name, 40);
         let names: Vec<String> = waiting.names.iter().map(|name| short(name, 40)).collect();
@@ -65,10 +62,9 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
             false => failure.help(format!("rules handle {}", names.join(", "))),
         });
     }
-    let seating = arguments.seats.assign_agents(&blueprint, data_dir, config)?;
-    seating.skip_answered(&records, data_dir, &summary.id)?;
+    let seating = arguments.seats.assign_to(&stored, data_dir, config)?;
     let how = if arguments.no_run { AcquireMode::Paused } else { AcquireMode::Resume };
-    let (runtime, board) = runner::acquire_board(data_dir, &seating, &summary.id, how).await?;
+    let (runtime, board) = runner::acquire_board(data_dir, &seating, &stored.summary.id, how).await?;
     let sent = async {
         board.signal(&arguments.name, value, None).await?;
         if !arguments.no_run && board.status().paused {
@@ -81,10 +77,10 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
         let head = board.status().head;
         runtime.shutdown().await;
         let head = HeadInfo::new(head.seq, head.hash);
-        let report = json!(SignalReport::new(&summary.id, &arguments.name, head, waiting));
-        let text = || format!("signal {} recorded on board {}", one_line(&arguments.name), summary.id);
+        let report = json!(SignalReport::new(&stored.summary.id, &arguments.name, head, waiting));
+        let text = || format!("signal {} recorded on board {}", one_line(&arguments.name), stored.summary.id);
         output.json_or_line(&report, text)?;
         return Ok(Exit::Done);
     }
-    runner::run_to_completion(runtime, board, Some(summary.head.seq), &seating, output).await
+    runner::run_to_completion(runtime, board, Some(stored.summary.head.seq), &seating, output).await
 }
