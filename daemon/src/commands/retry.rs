@@ -4,16 +4,16 @@ use std::path::Path;
 
 use clap::Args;
 use patchboard_kernel::blueprint::Duration;
-use patchboard_kernel::id::{InvocationId, WorkerName};
 use patchboard_kernel::money::Money;
-use patchboard_kernel::record::{Ended, LimitOverrides, Retried, WorkerLimitOverrides};
+use patchboard_kernel::record::Ended;
 use patchboard_runtime::error::RuntimeError;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::arguments::BoardArgument;
 use crate::client::DaemonArgument;
 use crate::failure::Outcome;
 use crate::output::Output;
+use crate::queries::retry::{RaisedLimits, RaisedLimitsOfWorker, RetryRequest};
 use crate::runner::{self, AcquireMode};
 use crate::worker_agents::WorkerAgentArguments;
 use patchboard_server::sizes::parse_size;
@@ -87,44 +87,24 @@ fn money(text: &str) -> Result<Money, String> {
 }
 
 impl RetryScope {
-    /// Returns the body of the request to a daemon.
-    fn request(&self) -> Value {
-        let Self { worker, invocation, tokens, wall, commits, edits, journal, money, .. } = self;
-        let limits = json!({
-            "tokens": tokens, "wall": wall, "commits": commits, "edits": edits, "journal": journal, "money": money,
-        });
-        let worker_limits = json!({"tokens": self.worker_tokens, "money": self.worker_money});
-        json!({"worker": worker, "invocation": invocation, "limits": limits, "worker_limits": worker_limits})
-    }
-
-    fn retried(&self) -> Retried {
-        let limits = LimitOverrides {
-            tokens: self.tokens,
-            wall_ms: self.wall.map(Duration::as_ms),
-            commits: self.commits,
-            edits: self.edits,
-            journal: self.journal,
-            money: self.money.map(|money| money.0),
-        };
-        let worker_limits =
-            WorkerLimitOverrides { tokens: self.worker_tokens, money: self.worker_money.map(|money| money.0) };
-        Retried {
-            worker: self.worker.as_deref().map(WorkerName::from),
-            invocation: self.invocation.map(InvocationId),
-            limits,
-            worker_limits,
-            token: None,
+    fn request(&self) -> RetryRequest {
+        let Self { tokens, wall, commits, journal, edits, money, .. } = *self;
+        RetryRequest {
+            worker: self.worker.clone(),
+            invocation: self.invocation,
+            limits: RaisedLimits { tokens, wall, commits, money, edits, journal },
+            worker_limits: RaisedLimitsOfWorker { tokens: self.worker_tokens, money: self.worker_money },
         }
     }
 }
 
 pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&Path>, output: Output) -> Outcome {
     if let Some(daemon) = arguments.daemon.client()? {
-        return daemon.control(&arguments.board.board, "retry", &arguments.what.request(), output).await;
+        return daemon.control(&arguments.board.board, "retry", &json!(arguments.what.request()), output).await;
     }
     let stored = arguments.board.read(data_dir)?;
     let was_over = stored.board.ended().is_some_and(Ended::is_final);
-    let retried = arguments.what.retried();
+    let retried = arguments.what.request().retried(None);
     // A rejected retry leaves no trace. A running board may change before it is acquired, so it is judged then.
     let refused = if stored.board.ended().is_some() { stored.board.judge_retry(&retried) } else { Ok(()) };
     refused.map_err(|refused| RuntimeError::cannot_retry(&stored.summary.id, refused))?;

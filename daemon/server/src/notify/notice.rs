@@ -196,9 +196,11 @@ impl Cursor {
 
     fn take(&mut self, body: &Body, record: &Record, context: &Context<'_>, notices: &mut Vec<Notice>) {
         let about = context.about(record.seq, record.at);
+        let by = if let Body::Continued(continued) = body { Some(&continued.by) } else { body.author() };
+        let attempt = by.and_then(|by| Some(by.attempt.as_ref()?.invocation));
         match body {
             Body::Approval(approval) => {
-                self.end_wait(approval.by.attempt.as_ref().map(|attempt| attempt.invocation), &about, notices);
+                self.end_wait(attempt, &about, notices);
                 notices.push(question_notice(approval, &about));
             }
             Body::Deferred(deferred) => self.deferred(deferred, record),
@@ -211,7 +213,6 @@ impl Cursor {
                 self.resolve(&about, "The board continues and calls its provider again.", notices);
             }
             Body::Failed(failed) => {
-                let attempt = failed.by.attempt.as_ref().map(|attempt| attempt.invocation);
                 // A lost attempt is no evidence about the provider.
                 if failed.is_final || failed.code != FailureCode::Lost {
                     self.end_wait(attempt, &about, notices);
@@ -221,7 +222,6 @@ impl Cursor {
                 }
             }
             Body::Rejected(rejected) => {
-                let attempt = rejected.by.attempt.as_ref().map(|attempt| attempt.invocation);
                 self.end_wait(attempt, &about, notices);
                 if rejected.is_final && attempt.is_some() {
                     notices.push(given_up_notice(&rejected.by.worker, attempt, rejected.code.as_str(), "", &about));
@@ -242,10 +242,9 @@ impl Cursor {
                 let stopped: Vec<InvocationId> = stopped.map(|(invocation, _)| *invocation).collect();
                 stopped.into_iter().for_each(|invocation| self.end_wait(Some(invocation), &about, notices));
             }
-            Body::Committed(it) => self.end_wait(it.by.attempt.as_ref().map(|it| it.invocation), &about, notices),
-            Body::NoOp(it) => self.end_wait(it.by.attempt.as_ref().map(|it| it.invocation), &about, notices),
-            Body::Expanded(it) => self.end_wait(it.by.attempt.as_ref().map(|it| it.invocation), &about, notices),
-            Body::Continued(it) => self.end_wait(it.by.attempt.as_ref().map(|it| it.invocation), &about, notices),
+            Body::Committed(_) | Body::NoOp(_) | Body::Expanded(_) | Body::Continued(_) => {
+                self.end_wait(attempt, &about, notices);
+            }
             Body::Ended(ended) => {
                 self.waits.clear();
                 self.resolve(&about, "The board ended and waits for no provider any more.", notices);

@@ -10,6 +10,7 @@ pub mod parts;
 pub mod questions;
 pub mod redaction;
 pub mod rejections;
+pub mod retry;
 pub mod rooms;
 pub mod signals;
 pub mod state;

@@ -259,13 +259,11 @@ impl EventEncoder {
     }
 
     fn closed_by(&self, body: &Body) -> Vec<InvocationId> {
-        let invocation_of = |by: &Author| by.attempt.iter().map(|attempt| attempt.invocation).collect();
+        let own = || body.author().and_then(|by| Some(by.attempt.as_ref()?.invocation)).into_iter().collect();
         match body {
-            Body::Committed(it) => invocation_of(&it.by),
-            Body::NoOp(it) => invocation_of(&it.by),
-            Body::Expanded(it) => invocation_of(&it.by),
-            Body::Rejected(it) if it.is_final => invocation_of(&it.by),
-            Body::Failed(it) if it.is_final => invocation_of(&it.by),
+            Body::Committed(_) | Body::NoOp(_) | Body::Expanded(_) => own(),
+            Body::Rejected(it) if it.is_final => own(),
+            Body::Failed(it) if it.is_final => own(),
             Body::Budget(it) if !it.is_tried_again => it.invocation.into_iter().collect(),
             // The invocation is continued by another, which gets the answer.
             Body::Answer(it) if it.text.is_some() => self.asking.get(&it.of).copied().into_iter().collect(),

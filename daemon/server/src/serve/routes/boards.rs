@@ -6,10 +6,9 @@ use axum::extract::State;
 use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
-use patchboard_kernel::blueprint::Duration;
-use patchboard_kernel::id::{BoardId, InvocationId, WorkerName};
+use patchboard_kernel::id::BoardId;
 use patchboard_kernel::money::Money;
-use patchboard_kernel::record::{End, Ended, LimitOverrides, PauseCause, Retried, WorkerLimitOverrides};
+use patchboard_kernel::record::{End, Ended, PauseCause};
 use patchboard_llm::gate::BoardOutage;
 use patchboard_runtime::clock::{Clock as _, SystemClock};
 use patchboard_runtime::handle::RequestEffect;
@@ -23,6 +22,7 @@ use super::blueprints::BlueprintInput;
 use crate::describe::UnshownInfo;
 use crate::outages::awaited_model;
 use crate::queries::parts::HeadInfo;
+use crate::queries::retry::RetryRequest;
 use crate::serve::access::Permission;
 use crate::serve::caller::Caller;
 use crate::serve::http::{IdempotencyHeader, OnBoard, StrictJson, StrictQuery, page_size, request_body};
@@ -332,52 +332,7 @@ pub(crate) async fn resume(
     control_response(&daemon, &board, heard).await
 }
 
-/// Work to retry, and raised limits.
-#[derive(Deserialize, ToSchema, Default)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RetryRequest {
-    /// Only invocations of this worker.
-    worker: Option<String>,
-    /// Only this invocation.
-    invocation: Option<u64>,
-    /// Raised limits of the board.
-    limits: RaisedLimits,
-    /// Raised limits of `worker`, or of the worker of `invocation`.
-    worker_limits: RaisedLimitsOfWorker,
-}
-
 request_body!(RetryRequest: Operate);
-
-/// Raised limits of a board. Each must be higher than the current one; else `bad_limit`.
-#[derive(Serialize, Deserialize, ToSchema, Default)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RaisedLimits {
-    /// Tokens.
-    tokens: Option<u64>,
-    /// Running time, like `2h`.
-    #[schema(value_type = Option<String>)]
-    wall: Option<Duration>,
-    /// Commits.
-    commits: Option<u64>,
-    /// Money, in the currency of the prices.
-    #[schema(value_type = Option<f64>)]
-    money: Option<Money>,
-    /// Edits of files.
-    edits: Option<u64>,
-    /// Bytes of the journal.
-    journal: Option<u64>,
-}
-
-/// Raised limits of a worker. Each must be higher than the current one; else `bad_limit`.
-#[derive(Serialize, Deserialize, ToSchema, Default)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RaisedLimitsOfWorker {
-    /// Tokens of the worker, and of each rule that triggers it.
-    tokens: Option<u64>,
-    /// Money, in the currency of the prices.
-    #[schema(value_type = Option<f64>)]
-    money: Option<Money>,
-}
 
 /// Retry the work that a board gave up
 ///
@@ -391,29 +346,10 @@ pub(crate) async fn retry(
     key: IdempotencyHeader,
     StrictJson(request): StrictJson<RetryRequest>,
 ) -> ApiResult<impl IntoResponse> {
-    let RetryRequest { worker, invocation, limits, worker_limits } = request;
-    if worker.is_some() && invocation.is_some() {
+    if request.worker.is_some() && request.invocation.is_some() {
         return Err(Problem::from_code(Code::BadBody, "the body names a worker and an invocation: name one of them"));
     }
-    let RaisedLimits { tokens, wall, commits, money, edits, journal } = limits;
-    let retried = Retried {
-        worker: worker.as_deref().map(WorkerName::from),
-        invocation: invocation.map(InvocationId),
-        limits: LimitOverrides {
-            tokens,
-            wall_ms: wall.map(Duration::as_ms),
-            commits,
-            money: money.map(|money| money.0),
-            edits,
-            journal,
-        },
-        worker_limits: WorkerLimitOverrides {
-            tokens: worker_limits.tokens,
-            money: worker_limits.money.map(|money| money.0),
-        },
-        token: key.token(),
-    };
-    let heard = daemon.retry(&board, &caller, retried).await?;
+    let heard = daemon.retry(&board, &caller, request.retried(key.token())).await?;
     control_response(&daemon, &board, heard).await
 }
 
