@@ -101,23 +101,20 @@ impl Client {
         Ok(Exit::Done)
     }
 
-    /// Posts a JSON text and returns the streaming response, with this timeout.
+    /// Posts a JSON text, or gets without one, and returns the streaming response, with this timeout.
     pub(crate) async fn send(
         &self,
         path: &str,
         headers: HeaderMap,
-        text: String,
+        text: Option<String>,
         within: Duration,
     ) -> Result<Response, Failure> {
-        let request = self.request(Method::POST, path).headers(headers).timeout(within);
-        let request = request.header(CONTENT_TYPE, "application/json").body(text);
-        request.send().await.map_err(|error| self.unreachable(path, error))
-    }
-
-    /// Sends a GET request and returns the streaming response, with this timeout.
-    pub(crate) async fn fetch(&self, path: &str, within: Duration) -> Result<Response, Failure> {
-        let request = self.request(Method::GET, path).timeout(within);
-        request.send().await.map_err(|error| self.unreachable(path, error))
+        let request = match text {
+            Some(text) => self.request(Method::POST, path).header(CONTENT_TYPE, "application/json").body(text),
+            None => self.request(Method::GET, path),
+        };
+        let sent = request.headers(headers).timeout(within).send().await;
+        sent.map_err(|error| self.unreachable(path, error))
     }
 
     async fn request_json(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {

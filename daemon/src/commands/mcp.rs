@@ -261,7 +261,7 @@ impl Destination {
                 if let Some(room) = room {
                     headers.insert(HeaderName::from_static(mcp::ROOM), HeaderValue::from(*room));
                 }
-                let response = client.send(path, headers, text, within).await?;
+                let response = client.send(path, headers, Some(text), within).await?;
                 Ok(http::Response::from(response).map(Body::new))
             }
             Self::Local { editor, .. } => {

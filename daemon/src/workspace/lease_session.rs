@@ -131,10 +131,7 @@ impl LeaseSession {
             headers.insert(HeaderName::from_static("idempotency-key"), key);
         }
         let exchange = async {
-            let response = match body {
-                Some(body) => self.client.send(path, headers, body.to_string(), ANSWER).await?,
-                None => self.client.fetch(path, ANSWER).await?,
-            };
+            let response = self.client.send(path, headers, body.map(Value::to_string), ANSWER).await?;
             let status = response.status();
             let bytes = response.bytes().await.map_err(|error| self.client.unreachable(path, error))?;
             Ok((status, bytes))
@@ -162,7 +159,7 @@ impl LeaseSession {
     async fn until_unresponsive(&self) -> HostError {
         loop {
             sleep(PROBE_DELAY).await;
-            match timeout(PROBE_TIMEOUT, self.client.fetch("/healthz", ANSWER)).await {
+            match timeout(PROBE_TIMEOUT, self.client.send("/healthz", HeaderMap::new(), None, ANSWER)).await {
                 Ok(Ok(_)) => {}
                 // A stopped process still accepts connections.
                 Ok(Err(_)) => return self.no_answer(),
