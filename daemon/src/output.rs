@@ -67,6 +67,24 @@ impl Output {
         if self.is_json() { self.json(value) } else { self.line(&text()) }
     }
 
+    /// Writes entries: each as JSON, or all as a table. Notes `none` in place of an empty table.
+    pub(crate) fn list<T: Serialize, const N: usize>(
+        self,
+        entries: &[T],
+        none: &str,
+        header: [&str; N],
+        row: impl Fn(&T) -> [String; N],
+    ) -> Result<(), Failure> {
+        if self.is_json() {
+            entries.iter().try_for_each(|entry| self.json(entry))
+        } else if entries.is_empty() {
+            self.note(none);
+            Ok(())
+        } else {
+            self.line(&table(header, entries.iter().map(row)))
+        }
+    }
+
     /// Writes a line of progress to stderr, unless suppressed.
     pub(crate) fn note(self, text: &str) {
         if !self.quiet {

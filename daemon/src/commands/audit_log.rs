@@ -7,7 +7,7 @@ use patchboard_storage::blocking::wait;
 
 use crate::describe;
 use crate::failure::{Exit, Outcome};
-use crate::output::{Output, one_line, table};
+use crate::output::{Output, one_line};
 use crate::reader::{Reader, format_time};
 use crate::serve::tokens::{AuditEntry, TokenStore};
 
@@ -44,21 +44,13 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
             entries.extend(page);
         }
     }
-    if output.is_json() {
-        entries.iter().try_for_each(|entry| output.json(entry))?;
-        return Ok(Exit::Done);
-    }
-    if entries.is_empty() {
-        output.note("there are no entries");
-        return Ok(Exit::Done);
-    }
-    let rows = entries.iter().map(|entry| {
+    let row = |entry: &AuditEntry| {
         let by =
             entry.principal.as_ref().map_or_else(|| "the daemon, by [retention]".to_owned(), describe::caller_name);
         let (action, subject) = (entry.action.replace('_', " "), entry.subject.as_deref().unwrap_or_default());
         let action = if entry.done { action } else { format!("{action} (not done)") };
         [entry.id.to_string(), format_time(entry.at), one_line(&action), one_line(subject), by]
-    });
-    output.line(&table(["ENTRY", "AT", "ACTION", "OF", "BY"], rows))?;
+    };
+    output.list(&entries, "there are no entries", ["ENTRY", "AT", "ACTION", "OF", "BY"], row)?;
     Ok(Exit::Done)
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
 use crate::input;
-use crate::output::{Output, short, table};
+use crate::output::{Output, short};
 use crate::reader::{format_time, storage};
 use crate::serve::access::Scope;
 use crate::serve::tokens::{NewToken, TokenStore};
@@ -141,18 +141,9 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
             }
         }
         Command::List => {
-            let all = wait(tokens.list())?;
-            if output.is_json() {
-                for token in &all {
-                    output.json(token)?;
-                }
-                return Ok(Exit::Done);
-            }
-            if all.is_empty() {
-                output.note("there are no tokens; `patchboard token create --scope admin` makes one");
-                return Ok(Exit::Done);
-            }
-            let rows = all.iter().map(|token| {
+            let header = ["TOKEN", "NAME", "SCOPE", "CREATED", "EXPIRES", "REVOKED", "MADE BY"];
+            let none = "there are no tokens; `patchboard token create --scope admin` makes one";
+            output.list(&wait(tokens.list())?, none, header, |token| {
                 let time = |at: Option<Timestamp>| at.map_or_else(String::new, format_time);
                 [
                     token.id.to_string(),
@@ -163,8 +154,7 @@ fn administer(command: &Command, data_dir: &Path, output: Output) -> Outcome {
                     time(token.revoked_at),
                     token.made_by.as_ref().map(describe::caller_name).unwrap_or_default(),
                 ]
-            });
-            output.line(&table(["TOKEN", "NAME", "SCOPE", "CREATED", "EXPIRES", "REVOKED", "MADE BY"], rows))?;
+            })?;
         }
         Command::Revoke { id } => {
             if !wait(tokens.revoke(*id, &user::principal(), SystemClock.now()))? {

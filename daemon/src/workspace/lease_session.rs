@@ -131,7 +131,7 @@ impl LeaseSession {
             headers.insert(HeaderName::from_static("idempotency-key"), key);
         }
         let exchange = async {
-            let response = self.client.send(path, headers, body.map(Value::to_string), ANSWER).await?;
+            let response = self.client.send(path, headers, body.map(ToString::to_string), ANSWER).await?;
             let status = response.status();
             let bytes = response.bytes().await.map_err(|error| self.client.unreachable(path, error))?;
             Ok((status, bytes))
