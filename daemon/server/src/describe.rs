@@ -318,9 +318,14 @@ pub fn patch(patch: &Value) -> String {
     if ops.is_empty() {
         return "an empty patch".to_owned();
     }
-    let mut shown: Vec<String> = ops.iter().take(OPS_MAX).map(operation).collect();
-    if ops.len() > OPS_MAX {
-        shown.push(format!("{} more", ops.len() - OPS_MAX));
+    first_of(ops, OPS_MAX, operation)
+}
+
+/// Joins the first ones of several, and the number of the others.
+fn first_of<T>(all: &[T], most: usize, describe: impl Fn(&T) -> String) -> String {
+    let mut shown: Vec<String> = all.iter().take(most).map(describe).collect();
+    if all.len() > most {
+        shown.push(format!("{} more", all.len() - most));
     }
     shown.join(", ")
 }

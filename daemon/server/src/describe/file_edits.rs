@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{TEXT_CHARS_MAX, name};
+use super::{TEXT_CHARS_MAX, first_of, name};
 use crate::text::short;
 
 const FILES_SHOWN: usize = 4;
@@ -109,11 +109,7 @@ impl<'a> EditLine<'a> {
             true => format!("{} to version {version}", short(path.as_str(), TEXT_CHARS_MAX)),
             false => format!("{} (gone, version {version})", short(path.as_str(), TEXT_CHARS_MAX)),
         };
-        let mut files: Vec<String> = self.files.iter().take(FILES_SHOWN).map(describe).collect();
-        if self.files.len() > FILES_SHOWN {
-            files.push(format!("{} more", self.files.len() - FILES_SHOWN));
-        }
-        files.join(", ")
+        first_of(&self.files, FILES_SHOWN, describe)
     }
 
     pub(crate) fn sentence(&self, committed: &Committed) -> String {
@@ -155,11 +151,7 @@ pub(super) fn rejected_edit(rejected: &Rejected) -> Option<String> {
         return Some(by(worker.as_str(), worker.as_str(), attempt));
     };
     let writer = edit.name.as_deref().unwrap_or(worker.as_str());
-    let mut paths: Vec<String> =
-        edit.changes.iter().take(FILES_SHOWN).map(|change| short(change.path.as_str(), TEXT_CHARS_MAX)).collect();
-    if edit.changes.len() > FILES_SHOWN {
-        paths.push(format!("{} more", edit.changes.len() - FILES_SHOWN));
-    }
+    let paths = first_of(&edit.changes, FILES_SHOWN, |change| short(change.path.as_str(), TEXT_CHARS_MAX));
     let intent = edit.intent.map(|intent| format!(" “{}”", short(&intent, TEXT_CHARS_MAX))).unwrap_or_default();
-    Some(format!("{} edits {}{intent}:", by(writer, worker.as_str(), attempt), paths.join(", ")))
+    Some(format!("{} edits {}{intent}:", by(writer, worker.as_str(), attempt), paths))
 }
