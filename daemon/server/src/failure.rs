@@ -157,24 +157,22 @@ impl CliError {
 
     /// Returns the error as the result of a check of a board.
     pub fn result(&self, board: &impl Serialize) -> Value {
-        let mut result = Map::new();
-        result.insert("board".into(), json!(board));
-        result.insert("ok".into(), false.into());
-        result.insert("code".into(), self.code.into());
-        result.insert("seq".into(), Value::Null);
-        result.insert("message".into(), self.message.clone().into());
-        result.extend(self.details.clone());
-        result.into()
+        let mut result = json!({"board": board, "ok": false, "code": self.code, "seq": null, "message": self.message});
+        self.add_details(&mut result);
+        result
     }
 
     /// Returns `{"error": {"code", "message", "help", …}}`.
     pub fn json(&self) -> Value {
-        let mut error = Map::new();
-        error.insert("code".into(), self.code.into());
-        error.insert("message".into(), self.message.clone().into());
-        error.insert("help".into(), self.help.clone().into());
-        error.extend(self.details.clone());
+        let mut error = json!({"code": self.code, "message": self.message, "help": self.help});
+        self.add_details(&mut error);
         json!({ "error": error })
+    }
+
+    fn add_details(&self, to: &mut Value) {
+        for (name, detail) in &self.details {
+            to[name] = detail.clone();
+        }
     }
 }
 
