@@ -3,6 +3,7 @@
 mod dot;
 mod mermaid;
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -152,6 +153,10 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Outcome {
         Notation::Json => output.json(&value)?,
     }
     Ok(Exit::Done)
+}
+
+fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
+    writeln!(text, "  {what}").expect("a string takes everything");
 }
 
 fn graph_figure(graph: &Graph) -> Figure {

@@ -1,8 +1,6 @@
 //! Output in Graphviz's DOT language.
 
-use std::fmt::Write as _;
-
-use super::{Figure, ShapeKind, Style};
+use super::{Figure, ShapeKind, Style, line};
 
 pub(super) fn write(figure: &Figure) -> String {
     let mut text = format!("digraph \"{}\" {{\n  rankdir=LR;\n", escaped(&figure.title));
@@ -28,10 +26,6 @@ pub(super) fn write(figure: &Figure) -> String {
     }
     text.push_str("}\n");
     text
-}
-
-fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
-    writeln!(text, "  {what}").expect("a string takes everything");
 }
 
 /// Escapes `"` and `\`, which are special in quotes, and `&`, which may begin an entity.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Figure, ShapeKind, Style};
+use super::{Figure, ShapeKind, Style, line};
 
 pub(super) fn write(figure: &Figure) -> String {
     let mut text = format!("---\ntitle: \"{}\"\n---\nflowchart LR\n", quoted_in_yaml(&figure.title));
@@ -29,10 +29,6 @@ pub(super) fn write(figure: &Figure) -> String {
         line(&mut text, format_args!("classDef contested stroke:#c00,stroke-width:3px"));
     }
     text
-}
-
-fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
-    writeln!(text, "  {what}").expect("a string takes everything");
 }
 
 /// Escapes a label. In quotes only `"` and `#` are special to the parser, but labels are then read as Markdown and as
