@@ -155,13 +155,7 @@ fn process_lines(board: &mut Board, stdin: impl Read, stdout: impl Write, print_
     let mut stdout = stdout;
     let writing = |error: io::Error| Failure::writing(&error);
     loop {
-        let read = lines.next(&mut || stdout.flush()).map_err(|error| match error {
-            LineError::Flushing(error) => Failure::writing(&error),
-            LineError::Reading(error) => {
-                Failure::failed("input_failed", format!("standard input cannot be read: {error}"))
-            }
-        })?;
-        let answer = match read {
+        let answer = match lines.next(&mut || stdout.flush().map_err(writing))? {
             None => break,
             Some(InputLine::Line(line)) => answer_line(board, line),
             Some(InputLine::TooLong(beginning)) => {
@@ -402,24 +396,24 @@ enum InputLine<'a> {
     TooLong(&'a [u8]),
 }
 
-enum LineError {
-    Reading(io::Error),
-    Flushing(io::Error),
-}
-
 impl<R: Read> Lines<R> {
     /// Returns the next line; `None` at the end of the input. Calls `before_waiting` before each read that may block.
-    fn next(&mut self, before_waiting: &mut dyn FnMut() -> io::Result<()>) -> Result<Option<InputLine<'_>>, LineError> {
+    fn next(
+        &mut self,
+        before_waiting: &mut dyn FnMut() -> Result<(), Failure>,
+    ) -> Result<Option<InputLine<'_>>, Failure> {
         self.line.clear();
         let mut length = 0;
         loop {
             if self.input.buffer().is_empty() {
-                before_waiting().map_err(LineError::Flushing)?;
+                before_waiting()?;
             }
             let read = match self.input.fill_buf() {
                 Ok(read) => read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(LineError::Reading(error)),
+                Err(error) => {
+                    return Err(Failure::failed("input_failed", format!("standard input cannot be read: {error}")));
+                }
             };
             if read.is_empty() && length == 0 {
                 return Ok(None);
