@@ -354,7 +354,8 @@ impl RecordFollower {
             if let Err(error) = self.check_end().await {
                 return Some(Err(error));
             }
-            if self.is_over().await {
+            // An end that cannot be read is none.
+            if self.daemon.is_over(&self.board).await.unwrap_or(false) {
                 return None;
             }
             // The board is at rest: checks again whenever any board is opened.
@@ -373,11 +374,6 @@ impl RecordFollower {
         let checked = self.daemon.query(move |reader| Ok(recovery::check_end(&*reader.journal, &board, &PLANS))).await;
         self.is_checked = true;
         checked.unwrap_or(Ok(()))
-    }
-
-    /// Returns true if the board has ended for good; false if that cannot be read.
-    async fn is_over(&self) -> bool {
-        self.daemon.is_over(&self.board).await.unwrap_or(false)
     }
 
     fn into_stream(self, place: CallerShare) -> impl Stream<Item = Result<Event, Infallible>> {
