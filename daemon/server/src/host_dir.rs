@@ -88,8 +88,8 @@ impl HostDir {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&directory, flags, Mode::empty()).map_err(|error| bad(error.into()))?;
         let own = own_directory(&root, OWN)?;
-        match rustix::fs::openat(&own, ".gitignore", writing() | OFlags::EXCL, Mode::from_raw_mode(0o600)) {
-            Ok(file) => File::from(file).write_all(b"*\n").map_err(bad)?,
+        match create(&own, ".gitignore", OFlags::EXCL) {
+            Ok(mut file) => file.write_all(b"*\n").map_err(bad)?,
             Err(Errno::EXIST) => {}
             Err(error) => return Err(bad(error.into())),
         }
@@ -190,13 +190,12 @@ impl HostDir {
 
     /// Opens the log of the host.
     pub fn log(&self) -> Result<File, Failure> {
-        let file = rustix::fs::openat(&self.own, LOG, writing() | OFlags::TRUNC, Mode::from_raw_mode(0o600));
-        file.map(File::from).map_err(|error| untrusted(LOG, &format!("cannot be opened: {error}")))
+        create(&self.own, LOG, OFlags::TRUNC).map_err(|error| untrusted(LOG, &format!("cannot be opened: {error}")))
     }
 
     fn lock(&self, name: &str) -> Result<Option<File>, Failure> {
-        let file = rustix::fs::openat(&self.own, name, writing(), Mode::from_raw_mode(0o600));
-        let file = File::from(file.map_err(|error| untrusted(name, &format!("cannot be opened: {error}")))?);
+        let file = create(&self.own, name, OFlags::empty());
+        let file = file.map_err(|error| untrusted(name, &format!("cannot be opened: {error}")))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -223,8 +222,7 @@ impl HostDir {
         let failed = |error: io::Error| untrusted(ADDRESS, &format!("cannot be written: {error}"));
         let name = format!("{ADDRESS}.{}", std::process::id());
         self.remove(&name);
-        let file = rustix::fs::openat(&self.own, &name, writing() | OFlags::EXCL, Mode::from_raw_mode(0o600));
-        let mut file = File::from(file.map_err(|error| failed(error.into()))?);
+        let mut file = create(&self.own, &name, OFlags::EXCL).map_err(|error| failed(error.into()))?;
         file.write_all(json!(address).to_string().as_bytes()).map_err(failed)?;
         rustix::fs::renameat(&self.own, &name, &self.own, ADDRESS).map_err(|error| failed(error.into()))
     }
@@ -239,8 +237,10 @@ impl HostDir {
     }
 }
 
-const fn writing() -> OFlags {
-    OFlags::RDWR.union(OFlags::CREATE).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC)
+/// Opens a file of our own for writing; creates it if the name is free.
+fn create(directory: &OwnedFd, name: &str, more: OFlags) -> Result<File, Errno> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
+    rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600)).map(File::from)
 }
 
 fn file_of(name: &str) -> String {
