@@ -9,20 +9,13 @@ pub(crate) fn principal() -> Principal {
 
 /// Returns the system's name of the user of this process, independent of the environment; the user id if there is no
 /// name.
-#[cfg(unix)]
 fn name() -> String {
     let user = rustix::process::getuid().as_raw();
     let listed = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     named(&listed, user).unwrap_or_else(|| user.to_string())
 }
 
-#[cfg(not(unix))]
-fn name() -> String {
-    std::env::var("USERNAME").unwrap_or_default()
-}
-
 /// Finds the name of a user in /etc/passwd.
-#[cfg(unix)]
 fn named(listed: &str, user: u32) -> Option<String> {
     listed.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -31,7 +24,7 @@ fn named(listed: &str, user: u32) -> Option<String> {
     })
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use super::named;
 

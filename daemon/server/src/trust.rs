@@ -141,10 +141,7 @@ fn place() -> Result<PathBuf, Failure> {
     // A relative path would lie in the untrusted directory itself.
     let directory = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || env::home_dir().filter(|home| home.is_absolute());
-    let base = match cfg!(windows) {
-        true => directory("APPDATA"),
-        false => directory("XDG_CONFIG_HOME").or_else(|| home().map(|home| home.join(".config"))),
-    };
+    let base = directory("XDG_CONFIG_HOME").or_else(|| home().map(|home| home.join(".config")));
     let base = base.ok_or_else(|| {
         let message = "this user has no home directory, where approvals are stored";
         Failure::invalid_input("no_home", message).help("set HOME, or name the configuration with --config")

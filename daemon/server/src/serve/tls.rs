@@ -10,6 +10,7 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use super::problem::Problem;
@@ -44,9 +45,7 @@ impl Files {
     }
 
     /// Reloads the files on each SIGHUP. Files that cannot be used change nothing.
-    #[cfg(unix)]
     pub(crate) fn follow(self, current: RustlsConfig) -> io::Result<JoinHandle<()>> {
-        use tokio::signal::unix::{SignalKind, signal};
         let mut hangups = signal(SignalKind::hangup())?;
         Ok(tokio::spawn(async move {
             while hangups.recv().await.is_some() {
@@ -67,12 +66,6 @@ impl Files {
                 }
             }
         }))
-    }
-
-    /// Does nothing, as there is no such signal on this platform.
-    #[cfg(not(unix))]
-    pub(crate) fn follow(self, _: RustlsConfig) -> io::Result<JoinHandle<()>> {
-        Ok(tokio::spawn(std::future::pending()))
     }
 }
 
