@@ -36,20 +36,12 @@ impl Output {
 
     /// Writes text to stdout. The caller has cleaned it; colours are removed if stdout is no terminal.
     pub(crate) fn text(self, text: &str) -> Result<(), Failure> {
-        let mut stdout = anstream::stdout().lock();
-        stdout
-            .write_all(escape_invisible(text).as_bytes())
-            .and_then(|()| stdout.flush())
-            .map_err(|error| Failure::writing(&error))
+        write(anstream::stdout().lock(), &escape_invisible(text))
     }
 
     /// Writes a file's text to stdout: unchanged, unless stdout is a terminal.
     pub(crate) fn file(self, text: &str) -> Result<(), Failure> {
-        let mut stdout = io::stdout().lock();
-        if stdout.is_terminal() {
-            return self.text(&clean(text));
-        }
-        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| Failure::writing(&error))
+        if io::stdout().is_terminal() { self.text(&clean(text)) } else { write(io::stdout().lock(), text) }
     }
 
     pub(crate) fn line(self, text: &str) -> Result<(), Failure> {
@@ -58,8 +50,7 @@ impl Output {
 
     /// Writes one JSON value on a line of its own to stdout.
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
-        let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{}", json_line(value)).and_then(|()| stdout.flush()).map_err(|error| Failure::writing(&error))
+        write(io::stdout().lock(), &(json_line(value) + "\n"))
     }
 
     /// Writes a value as JSON, or the text of it as a line.
@@ -123,6 +114,10 @@ impl Output {
         }
         failure
     }
+}
+
+fn write(mut stdout: impl io::Write, text: &str) -> Result<(), Failure> {
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| Failure::writing(&error))
 }
 
 /// Formats rows under a header, in columns.
