@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use axum::response::sse::{self, KeepAlive, Sse};
 use futures_util::{Stream, stream};
-use patchboard_kernel::id::{BoardId, Seq, Timestamp, Version};
+use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::record::{Answer, Body as Said, Ended, Kind};
 use patchboard_kernel::state::State as Document;
 use patchboard_storage::blocking::wait;
@@ -162,7 +162,10 @@ async fn begin(
             .await?;
         recent.retain(|record| record.seq <= head);
         if let Some((version, after)) = resume_point(&recent, now.document.version(), last, digest) {
-            let document = document(daemon, board, &now, version).await?;
+            let document = match now.document.version() == version {
+                true => now.document.clone(),
+                false => daemon.query_board(board, Some(version.0), |board| Ok(board.state().clone())).await?,
+            };
             if digest.is_none_or(|digest| digest == document.digest()) {
                 return Ok(StreamStart { has: Some(document), given: None, after, ended: now.ended });
             }
@@ -190,13 +193,6 @@ impl CurrentBoard {
         });
         asked.await
     }
-}
-
-async fn document(daemon: &Arc<Daemon>, board: &BoardId, now: &CurrentBoard, version: Version) -> ApiResult<Document> {
-    if now.document.version() == version {
-        return Ok(now.document.clone());
-    }
-    daemon.query_board(board, Some(version.0), |board| Ok(board.state().clone())).await
 }
 
 struct EventStream {
