@@ -308,7 +308,7 @@ fn save(design: &Design, brief: &DesignRequest, path: &Path, output: Output) -> 
             if let Some(input) = &input {
                 output.error_context(&format!("The board's request:\n{}", input.trim_end()));
             }
-            return Err(unwritable(path, &error));
+            return Err(Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display())));
         }
         output.note(&format!("wrote {}", path.display()));
     }
@@ -355,10 +355,6 @@ fn check_writable(path: &Path, is_forced: bool) -> Result<(), Failure> {
         Failure::invalid_input("output_failed", format!("{} cannot be written: {error}", path.display()))
             .help("name a file that can be written with -o")
     })
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed("output_failed", format!("{} cannot be written: {error}", path.display()))
 }
 
 /// Rejects a request without room for documents.
