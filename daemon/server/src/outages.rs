@@ -40,10 +40,7 @@ pub struct Outages {
 impl Outages {
     /// Watches a gate; without one there are no updates.
     pub fn new(gate: Option<Gate>) -> Self {
-        let watched = gate.map(|gate| {
-            let transitions = gate.subscribe();
-            (gate, transitions)
-        });
+        let watched = gate.map(|gate| (gate.clone(), gate.subscribe()));
         let first = watched.as_ref().map(|(gate, _)| line(&gate.state())).filter(|line| !line.is_empty());
         Self { watched, first, ticks: interval_at(Instant::now() + EVERY, EVERY) }
     }

@@ -192,9 +192,7 @@ impl MeteredCaller {
         let payer = self.clone();
         PAYER.scope(self, Paced { request: Box::pin(request), payer, wait: None }).await
     }
-}
 
-impl MeteredCaller {
     /// Paces the rest of a streamed response body.
     pub(crate) fn paced_body(self, body: Body) -> Body {
         if body.size_hint().exact().is_some() {

@@ -62,10 +62,8 @@ fn picture(boards: &[BoardSummary], running: &BTreeMap<BoardId, Arc<BoardStatus>
         queued: sum(|snapshot| snapshot.queued),
         running: sum(|snapshot| snapshot.open.saturating_sub(snapshot.pending.len())),
         pending: sum(|snapshot| snapshot.pending.len()),
-        journal_queue: 0,
         open_branches: sum(|snapshot| snapshot.open_branches),
         half_open_branches: sum(|snapshot| snapshot.half_open_branches),
-        models: Vec::new(),
-        undelivered: Vec::new(),
+        ..GaugeValues::default()
     }
 }
