@@ -278,7 +278,7 @@ pub(crate) async fn answer(
     };
     let usage = answer.usage.map(TokenUsage::usage);
     let outcome = submit_reply(&daemon, &caller, &board, &worker, &lease, answer.patch, usage).await?;
-    let (repetition, outcome) = ProposalOutcome::with_status(outcome)?;
+    let (repetition, outcome) = ProposalOutcome::read(outcome)?;
     let next = match wanted {
         Some((lasts, patience)) => {
             body_memory.release();

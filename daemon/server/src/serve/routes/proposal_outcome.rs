@@ -46,31 +46,29 @@ impl ProposalOutcome {
         Self { outcome: "committed", seq, version: Some(version), state: Some(state) }
     }
 
-    /// Returns the outcome of a proposal, and true if it is a replay.
-    pub(crate) fn read(outcome: Outcome) -> ApiResult<(bool, Self)> {
-        Ok(match outcome {
-            Outcome::Committed { seq, version, state } => (false, Self::committed(seq, version, state)),
-            Outcome::NoOp { seq } => (false, Self::new("no_op", seq)),
-            Outcome::Expanded { seq } => (false, Self::new("expanded", seq)),
-            Outcome::AwaitingApproval { seq } => (false, Self::new(AWAITING_APPROVAL, seq)),
-            Outcome::Continued { seq } => (false, Self::new("continued", seq)),
-            Outcome::Answered { seq } => (false, Self::new("answered", seq)),
-            Outcome::Duplicate(earlier) => (true, Self::remembered(earlier)?),
+    /// Returns the outcome of a proposal, and the status of its key.
+    pub(crate) fn read(outcome: Outcome) -> ApiResult<(IdempotencyStatus, Self)> {
+        let new = match outcome {
+            Outcome::Committed { seq, version, state } => Self::committed(seq, version, state),
+            Outcome::NoOp { seq } => Self::new("no_op", seq),
+            Outcome::Expanded { seq } => Self::new("expanded", seq),
+            Outcome::AwaitingApproval { seq } => Self::new(AWAITING_APPROVAL, seq),
+            Outcome::Continued { seq } => Self::new("continued", seq),
+            Outcome::Answered { seq } => Self::new("answered", seq),
+            Outcome::Duplicate(earlier) => {
+                let earlier = Self::remembered(earlier)?;
+                let status = match earlier.outcome == AWAITING_APPROVAL {
+                    true => IdempotencyStatus::InProgress,
+                    false => IdempotencyStatus::Replayed,
+                };
+                return Ok((status, earlier));
+            }
             Outcome::Rejected { seq, rejection } => {
                 return Err(rejection_problem(&rejection).detail("seq", json!(seq)));
             }
             Outcome::RejectedUnrecorded(rejection) => return Err(rejection_problem(&rejection)),
-        })
-    }
-
-    /// Returns the outcome of a proposal, and the status of its key.
-    pub(crate) fn with_status(outcome: Outcome) -> ApiResult<(IdempotencyStatus, Self)> {
-        let (is_repeated, outcome) = Self::read(outcome)?;
-        let repetition = match is_repeated {
-            true if outcome.outcome == AWAITING_APPROVAL => IdempotencyStatus::InProgress,
-            is_repeated => IdempotencyStatus::from(is_repeated),
         };
-        Ok((repetition, outcome))
+        Ok((IdempotencyStatus::New, new))
     }
 
     /// Returns the outcome of an earlier proposal with the same key.
@@ -94,7 +92,7 @@ impl ProposalOutcome {
 }
 
 pub(crate) fn outcome_response(outcome: Outcome) -> ApiResult<impl IntoResponse> {
-    let (repetition, outcome) = ProposalOutcome::with_status(outcome)?;
+    let (repetition, outcome) = ProposalOutcome::read(outcome)?;
     Ok((StatusCode::OK, replayed(repetition), SortedJson(outcome)))
 }
 
