@@ -22,11 +22,6 @@ use crate::progress::Progress;
 use crate::user;
 use crate::worker_agents::WorkerAgents;
 
-/// Checks, before any model call, that boards can be stored in a data directory.
-pub(crate) fn check_storage(data_dir: &Path) -> Result<(), Failure> {
-    patchboard_storage::open(data_dir).map(drop).map_err(crate::reader::storage)
-}
-
 pub(crate) async fn start(data_dir: &Path, agents: &WorkerAgents) -> Result<Runtime, Failure> {
     let journal = patchboard_storage::open(data_dir).map_err(crate::reader::storage)?;
     let mut options = Options::new(agents.agent.clone());

@@ -17,6 +17,7 @@ use crate::blueprint_file;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::input::{self, STDIN};
 use crate::output::{Output, json_line, short};
+use crate::reader::storage;
 use crate::runner;
 use crate::worker_agents::{ResumeFlags, WorkerAgentArguments, WorkerAgents, quoted};
 
@@ -139,7 +140,8 @@ pub(crate) async fn run(arguments: &Arguments, data_dir: &Path, config: Option<&
     };
     arguments.draft.can_write(arguments.request.is_none(), arguments.seats.force)?;
     arguments.seats.can_record()?;
-    runner::check_storage(data_dir)?;
+    // Boards must be storable before any model call.
+    drop(patchboard_storage::open(data_dir).map_err(storage)?);
     let request = arguments.request.as_deref().map(json_argument).transpose()?;
     let wants_input = request.is_none();
     let terms = arguments.draft.terms(&arguments.seats.agents.models, config)?;
