@@ -146,12 +146,8 @@ impl EventEncoder {
         self.asking.clear();
         let snapshot = state.root().clone();
         let metadata = Some(metadata(seq, Some(state.version())));
-        let mut events = self.finish_steps();
-        events.push(Event { id: Some(seq), metadata, ..Event::new(EventBody::StateSnapshot { snapshot }) });
-        for event in &mut events {
-            event.timestamp = Some(at.0);
-        }
-        events
+        let event = Event { id: Some(seq), metadata, ..Event::new(EventBody::StateSnapshot { snapshot }) };
+        self.finish_steps(event, Some(at))
     }
 
     /// Shares the allocation of an equal document, to save memory.
@@ -164,12 +160,12 @@ impl EventEncoder {
     pub(crate) fn encode_record(&mut self, record: &Record) -> RecordEvents {
         // An unreadable body yields no events; its effect on the document shows in the next version.
         let Ok(body) = record.body() else { return RecordEvents::default() };
-        let mut record_events = RecordEvents::default();
+        let (mut events, mut needs_document) = (Vec::new(), false);
         if is_custom(body)
             && let Ok(value) = record::merge_fields(record)
         {
             let name = format!("{PREFIX}{}", record.kind);
-            record_events.events.push(Event::new(EventBody::Custom { name, value: value.into() }));
+            events.push(Event::new(EventBody::Custom { name, value: value.into() }));
         }
         match body {
             Body::Scheduled(scheduled) => drop(self.queued.insert(scheduled.invocation, scheduled.rule.clone())),
@@ -178,9 +174,7 @@ impl EventEncoder {
                 let rule = self.queued.remove(&invoked.invocation);
                 if let Entry::Vacant(place) = self.steps.entry(invoked.invocation) {
                     let step = place.insert(Step { worker: invoked.worker.clone(), rule });
-                    record_events
-                        .events
-                        .push(Event::new(EventBody::StepStarted { step_name: step.name(invoked.invocation) }));
+                    events.push(Event::new(EventBody::StepStarted { step_name: step.name(invoked.invocation) }));
                 }
             }
             Body::Approval(Approval { by: Author { attempt: Some(attempt), .. }, clarify: Some(_), .. }) => {
@@ -192,26 +186,26 @@ impl EventEncoder {
             self.queued.remove(&invocation);
             self.asking.retain(|_, asking| *asking != invocation);
             if let Some(step) = self.steps.remove(&invocation) {
-                record_events.events.push(Event::new(EventBody::StepFinished { step_name: step.name(invocation) }));
+                events.push(Event::new(EventBody::StepFinished { step_name: step.name(invocation) }));
             }
         }
         let mut version = None;
         if let Body::Committed(committed) = body {
             version = Some(committed.version);
             match self.apply_commit(committed) {
-                Some(event_body) => record_events.events.push(Event::new(event_body)),
-                None => record_events.needs_document = true,
+                Some(event_body) => events.push(Event::new(event_body)),
+                None => needs_document = true,
             }
         }
-        for event in &mut record_events.events {
+        for event in &mut events {
             event.timestamp = Some(record.at.0);
             event.metadata = Some(metadata(record.seq, version));
         }
         // Only the last event has the id, so a stream that breaks off in between resumes before this record.
-        if let Some(last) = record_events.events.last_mut().filter(|_| !record_events.needs_document) {
+        if let Some(last) = events.last_mut().filter(|_| !needs_document) {
             last.id = Some(record.seq);
         }
-        record_events
+        RecordEvents { events, needs_document }
     }
 
     pub(crate) fn finish_at_rest(&mut self, reason: RestReason<'_>, at: Timestamp) -> Vec<Event> {
@@ -236,26 +230,22 @@ impl EventEncoder {
                 finished(json!({"type": "interrupt", "interrupts": interrupts}), "waiting", None)
             }
         };
-        self.end_run(body, Some(at))
+        self.finish_steps(Event::new(body), Some(at))
     }
 
     pub(crate) fn fail(&mut self, code: &str, message: String) -> Vec<Event> {
-        self.end_run(EventBody::RunError { message, code: code.to_owned() }, None)
+        self.finish_steps(Event::new(EventBody::RunError { message, code: code.to_owned() }), None)
     }
 
-    /// Ends the run; the protocol requires all steps to be finished first.
-    fn end_run(&mut self, body: EventBody, at: Option<Timestamp>) -> Vec<Event> {
-        let mut events = self.finish_steps();
-        events.push(Event::new(body));
+    /// Finishes all steps, as the protocol requires before a run ends, and adds the event that follows.
+    fn finish_steps(&mut self, next: Event, at: Option<Timestamp>) -> Vec<Event> {
+        let steps = std::mem::take(&mut self.steps);
+        let finished = |(id, step): (&_, &Step)| Event::new(EventBody::StepFinished { step_name: step.name(*id) });
+        let mut events: Vec<Event> = steps.iter().map(finished).chain([next]).collect();
         for event in &mut events {
             event.timestamp = at.map(|at| at.0);
         }
         events
-    }
-
-    fn finish_steps(&mut self) -> Vec<Event> {
-        let steps = std::mem::take(&mut self.steps);
-        steps.iter().map(|(id, step)| Event::new(EventBody::StepFinished { step_name: step.name(*id) })).collect()
     }
 
     fn closed_by(&self, body: &Body) -> Vec<InvocationId> {
