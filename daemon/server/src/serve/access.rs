@@ -40,22 +40,13 @@ pub(crate) enum Permission {
 }
 
 impl Scope {
-    /// Returns the two parts of a combined scope.
-    fn parts(&self) -> Option<[Self; 2]> {
-        match self {
-            Self::ReadAndPerson(person) => Some([Self::Read, Self::Person(person.clone())]),
-            Self::BoardAndPerson(board, person) => Some([Self::Board(board.clone()), Self::Person(person.clone())]),
-            _ => None,
-        }
-    }
-
     /// Returns true if the scope grants a permission. No scope implies a person: only a token for that person grants
     /// [`Permission::ActAsPerson`].
     pub(crate) fn allows(&self, need: &Permission) -> bool {
-        if let Some(parts) = self.parts() {
-            return parts.iter().any(|part| part.allows(need));
-        }
+        let allows_person = |me: &WorkerName| Self::Person(me.clone()).allows(need);
         match (self, need) {
+            (Self::ReadAndPerson(me), _) => Self::Read.allows(need) || allows_person(me),
+            (Self::BoardAndPerson(mine, me), _) => Self::Board(mine.clone()).allows(need) || allows_person(me),
             (Self::Seat(mine, me), Permission::ActAsPerson(board, person)) => mine == board && me == person,
             (Self::Person(me), Permission::ActAsPerson(_, person)) => me == person,
             (_, Permission::ActAsPerson(..)) => false,
@@ -63,11 +54,8 @@ impl Scope {
                 true
             }
             (Self::Read, Permission::ViewAll | Permission::View(_) | Permission::ViewAs(..)) => true,
-            (
-                Self::Board(mine),
-                Permission::View(board) | Permission::Operate(board) | Permission::OperateOrActAs(board),
-            ) => mine == board,
-            (Self::Seat(mine, _), Permission::OperateOrActAs(board)) => mine == board,
+            (Self::Board(mine), Permission::View(board) | Permission::Operate(board)) => mine == board,
+            (Self::Board(mine) | Self::Seat(mine, _), Permission::OperateOrActAs(board)) => mine == board,
             (Self::Board(mine), Permission::ViewAs(board, _) | Permission::ActAs(board, _)) => mine == board,
             (Self::Seat(mine, me), Permission::ViewAs(board, worker) | Permission::ActAs(board, worker)) => {
                 mine == board && me == worker
