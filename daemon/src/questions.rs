@@ -12,31 +12,21 @@ use crate::reader::format_time;
 const CURRENT_VALUE_CHARS_MAX: usize = 400;
 
 pub(crate) fn question_text(seq: Seq, question: &PendingQuestion, state: &State) -> String {
+    let (by, approver) = (one_line(question.by.worker.as_str()), one_line(question.approver.as_str()));
     let intent = question.intent.as_ref().map(|intent| format!("\n  because: {}", one_line(intent)));
+    let (until, intent) = (until(question.expires), intent.unwrap_or_default());
     if let Some(clarify) = &question.clarify {
         let choices = clarify.choices.iter().map(|choice| format!("\n  - {}", one_line(choice))).collect::<String>();
-        return format!(
-            "{} asks {}{}{}\n{}{choices}",
-            one_line(question.by.worker.as_str()),
-            one_line(question.approver.as_str()),
-            until(question.expires),
-            intent.unwrap_or_default(),
-            indented(&one_line(&clarify.question), seq)
-        );
+        let asked = indented(&one_line(&clarify.question), seq);
+        return format!("{by} asks {approver}{until}{intent}\n{asked}{choices}");
     }
     let shown = question.expand.iter().map(|place| one_line(&place.to_string())).collect::<Vec<_>>().join(", ");
     let shown = if shown.is_empty() { shown } else { format!("\n  and requests: {shown}") };
     let now: Vec<String> =
         affected_values(&question.patch, state).map(|(place, value)| format!("  now {place}: {value}")).collect();
     let now = if now.is_empty() { String::new() } else { format!("\n{}", now.join("\n")) };
-    format!(
-        "{} asks {} to agree{}{}{shown}\n{}{now}",
-        one_line(question.by.worker.as_str()),
-        one_line(question.approver.as_str()),
-        until(question.expires),
-        intent.unwrap_or_default(),
-        indented(&json_pretty(&question.patch), seq)
-    )
+    let asked = indented(&json_pretty(&question.patch), seq);
+    format!("{by} asks {approver} to agree{until}{intent}{shown}\n{asked}{now}")
 }
 
 pub(crate) fn until(expires: Option<Timestamp>) -> String {

@@ -123,17 +123,12 @@ pub fn body_text(body: &Body) -> String {
             let on = model.map(|model| format!(", on model {}", one_line(model))).unwrap_or_default();
             format!("{worker} #{invocation}.{attempt} called with version {}{on}", invoked.base)
         }
-        Body::Deferred(deferred) => format!(
-            "{} waits for {} until {}: {}: {}",
-            author(&deferred.by),
-            deferred
-                .model
-                .as_deref()
-                .map_or_else(|| "its provider".to_owned(), |model| format!("model {}", one_line(model))),
-            format_time(deferred.not_before),
-            deferred.reason,
-            short(&deferred.message, 2 * TEXT_CHARS_MAX)
-        ),
+        Body::Deferred(deferred) => {
+            let model = deferred.model.as_ref().map(|model| format!("model {}", one_line(model)));
+            let model = model.unwrap_or_else(|| "its provider".to_owned());
+            let (until, message) = (format_time(deferred.not_before), short(&deferred.message, 2 * TEXT_CHARS_MAX));
+            format!("{} waits for {model} until {until}: {}: {message}", author(&deferred.by), deferred.reason)
+        }
         Body::Retried(retried) => retry(retried),
         Body::Continued(continued) => {
             format!("{} asks its model again{}", author(&continued.by), cost(&continued.by))
@@ -171,18 +166,14 @@ pub fn body_text(body: &Body) -> String {
             format!("{by} asks {approver} to agree to {ops}{}{}", until(approval.expires), cost(&approval.by))
         }
         Body::Answer(answer) => {
+            let (by, of) = (name(answer.by.as_str()), answer.of);
             if let Some(text) = &answer.text {
-                return format!(
-                    "{} answers {}: {}",
-                    name(answer.by.as_str()),
-                    answer.of,
-                    short(text, 2 * TEXT_CHARS_MAX)
-                );
+                return format!("{by} answers {of}: {}", short(text, 2 * TEXT_CHARS_MAX));
             }
             let does = if answer.agrees { "agrees to" } else { "does not agree to" };
             let reason =
                 answer.reason.as_ref().map(|reason| format!(": {}", short(reason, TEXT_CHARS_MAX))).unwrap_or_default();
-            format!("{} {does} {}{reason}", name(answer.by.as_str()), answer.of)
+            format!("{by} {does} {of}{reason}")
         }
         Body::Rejected(rejected) => {
             let first = rejected.rejection.violations.first();
