@@ -1,6 +1,7 @@
 //! Limits habits of wording in comments and documents; a limit may only fall.
 //!
-//! Comments of all sources, and the pages of `docs` with those beside it, are counted apart, per 1,000 words. Well-kept
+//! Comments of all sources, those of manifests, blueprints and scripts with them, and the pages of `docs` with those beside
+//! it, are counted apart, per 1,000 words. Well-kept
 //! crates of other projects have medians of 0.5, 0.2, 0.1, 0.1, 0, 0, 0 and 0 in this order.
 
 use std::fs;
@@ -26,7 +27,8 @@ const OPENING: &str = r"(?m)^[-*#>| ]*(What|Whoever|Whom|Whose|Whether|Which|Whe
 
 #[test]
 fn comments_have_fewer_habits_than_their_limits() {
-    let comments: Vec<String> = sources().iter().map(|path| comments(path)).collect();
+    let scripts = [".toml", ".yaml", ".py"].into_iter().flat_map(files).map(|path| comments(&path, "#"));
+    let comments: Vec<String> = sources().iter().map(|path| comments(path, "//")).chain(scripts).collect();
     assert!(comments.len() > 300, "{} sources", comments.len());
     check("comments", &comments, |(_, _, comments, _)| comments);
 }
@@ -58,9 +60,9 @@ fn check(what: &str, texts: &[String], limit: impl Fn((&str, &str, f64, f64)) ->
     assert!(wrong.is_empty(), "per 1,000 words of {what}:\n{}", wrong.join("\n"));
 }
 
-fn comments(path: &Path) -> String {
+fn comments(path: &Path, mark: &str) -> String {
     let text = read(path);
-    let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
+    let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix(mark));
     let comments = comments.map(|line| line.strip_prefix(['/', '!']).unwrap_or(line));
     comments.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
 }
