@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_alone_has_a_sound_blueprint() {
+    fn the_single_worker_blueprint_is_sound() {
         let text = json!(single().expect("a blueprint")).to_string();
         let source = patchboard_lint::source::Source::read("single.json", &text).expect("JSON");
         let report = patchboard_protocols::check(&source);

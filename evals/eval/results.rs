@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_whole_is_kept_and_what_was_not_is_run_again() {
+    fn complete_results_are_kept_and_truncated_ones_run_again() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("runs.jsonl");
         let mut results = Results::open(&path).expect("made");

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_good_enough_is_named() {
+    fn shortcomings_of_a_campaign_are_named() {
         let good = Cell { injected: 10, contaminated: 0, halted: 10, done: 10, unreplayed: 0 };
         let found = |class, system, cell: Cell| {
             let report = Report { cells: [((class, system), cell)].into(), ..Report::default() };
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contract_that_refuses_nothing_among_many_trespasses_is_not_good_enough() {
+    fn a_contract_without_rejections_among_many_trespasses_is_a_shortcoming() {
         let report = Report { denials: [("stockroom", Default::default())].into(), ..Report::default() };
         assert_eq!(shortcomings(&report, 99.0, &campaign(99)), Vec::<String>::new(), "too few to tell");
         let found = shortcomings(&report, 99.0, &campaign(100));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_has_one_engineer_and_nobody_has_much_more_than_another() {
+    fn every_piece_has_one_engineer_and_shares_are_balanced() {
         let exercise = exercise();
         for engineers in [1, 2, 4, 8] {
             let plan = plan(&exercise, engineers);

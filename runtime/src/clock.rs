@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_board_passes_steadily_whoever_sets_the_clock() {
+    fn the_time_of_a_board_passes_steadily_despite_clock_changes() {
         let hands = Arc::new(Hands::default());
         let set = |now, steady| {
             hands.now.store(now, Relaxed);

@@ -173,7 +173,7 @@ mod tests {
     use patchboard_storage::testing::Writer;
 
     #[tokio::test]
-    async fn what_queues_while_one_writes_is_appended_together() {
+    async fn appends_queued_during_a_write_form_one_batch() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let journal = Arc::new(SqliteJournal::open(dir.path()).expect("opened"));
         let woken = Arc::new(tokio::sync::Notify::new());
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_waits_for_any_more_is_not_appended() {
+    async fn abandoned_appends_are_dropped() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let journal = Arc::new(SqliteJournal::open(dir.path()).expect("opened"));
         let group = Arc::new(GroupCommit::new(journal.clone(), || {}));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_board_says_is_how_the_attempt_goes_on_or_ends() {
+    fn the_answer_of_the_board_continues_or_ends_the_attempt() {
         let usage = Some(Usage { prompt: 3, ..Usage::default() });
         assert_eq!(answered(Ok(Outcome::Continued { seq: Seq(1) }), usage), Ok(()));
         for (code, failure) in

@@ -100,7 +100,7 @@ fn most(needs: &[Need]) -> (u64, u64) {
 }
 
 #[test]
-fn two_writers_of_one_line_finish_whoever_is_faster() {
+fn two_writers_of_one_line_both_finish_at_any_speed() {
     let mut worst = (0, 0);
     for seed in 0..200 {
         let mut random = Random::new(seed);

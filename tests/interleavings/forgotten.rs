@@ -69,7 +69,7 @@ async fn a_view_of_the_place_makes_up_for_what_has_changed() {
 }
 
 #[tokio::test]
-async fn a_refusal_forgets_nothing_that_was_read_at_another_version() {
+async fn a_rejection_keeps_reads_of_other_versions() {
     for presentation in ["full", "diff", "brief"] {
         let (_shop, mut ada, mut bob) = two(&json!({"presentation": presentation})).await;
         view(&mut ada, "b.txt", None).await;
@@ -85,7 +85,7 @@ async fn a_refusal_forgets_nothing_that_was_read_at_another_version() {
 }
 
 #[tokio::test]
-async fn who_learns_that_nothing_has_to_be_viewed_can_try_again() {
+async fn an_author_with_nothing_left_to_view_can_retry() {
     for presentation in ["full", "diff", "brief"] {
         let filled = ("empty.txt", None, "a\nb\n");
         let (emptied, taken_away) = (("a.txt", None, ""), ("a.txt", Some((10, 10)), "line 9;\nline 11;\n"));

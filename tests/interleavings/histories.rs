@@ -225,7 +225,7 @@ impl Rebase {
 }
 
 #[tokio::test]
-async fn what_two_wrote_at_once_becomes_what_the_rebase_of_both_makes() {
+async fn concurrent_edits_of_two_authors_equal_their_rebase() {
     let Some(path) = shared::find("vectors/traces/editing-traces/clownschool.concurrent.json") else { return };
     let bytes = std::fs::read(path).expect("readable");
     let recorded: Recorded = serde_json::from_slice(&bytes).expect("a history");
@@ -313,7 +313,7 @@ fn steps(old: &str, new: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_authors_wrote_one_after_the_other_becomes_what_is_recorded() {
+async fn sequential_edits_of_authors_reproduce_the_recorded_history() {
     for name in ["fast-json-patch-package.json.jsonl", "jsonrepair-package.json.jsonl"] {
         let Some(path) = shared::find(&format!("vectors/traces/git-json-evolution/{name}")) else { return };
         let begun = Instant::now();

@@ -204,11 +204,11 @@ fn lines_refuse_nothing_falsely_and_files_do(memory: Memory) {
 }
 
 #[test]
-fn who_begins_each_task_anew_is_refused_nothing_falsely_by_lines() {
+fn agents_that_forget_after_each_task_get_no_false_rejections_by_lines() {
     lines_refuse_nothing_falsely_and_files_do(Memory::Task);
 }
 
 #[test]
-fn who_remembers_all_it_has_read_is_refused_nothing_falsely_by_lines() {
+fn agents_that_remember_all_reads_get_no_false_rejections_by_lines() {
     lines_refuse_nothing_falsely_and_files_do(Memory::Attempt);
 }

@@ -518,7 +518,7 @@ pub(crate) fn in_memory() {
 }
 
 #[tokio::test]
-async fn what_sessions_count_as_read_was_shown_and_files_hold_what_was_accepted() {
+async fn session_reads_were_shown_and_files_hold_the_accepted_edits() {
     in_memory();
     let only = number("INTERLEAVINGS_SEED");
     let (begun, asked) = (Instant::now(), number("INTERLEAVINGS"));

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shown_is_out_of_date_until_its_place_is_shown() {
+    fn changed_lines_stay_out_of_date_until_their_place_is_shown() {
         for (now, elsewhere, there) in [
             // Replaced, deleted, and separated by an insertion.
             (vec![1, 2, 9, 4, 5, 6], vec![1, 2], vec![2, 9, 4]),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_a_part_does_not_know_what_is_before_and_behind() {
+    fn a_partial_view_covers_only_the_lines_shown() {
         let mut history = History::new(usize::MAX);
         made(&mut history, Some(&[1, 2, 3]));
         let mut part = shown_lines(&history, &[&[1, 2, 3]]);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_changed_itself_it_knows() {
+    fn an_agent_knows_its_own_changes() {
         let mut history = History::new(usize::MAX);
         made(&mut history, Some(&[1, 2, 3, 4]));
         let mut shown = shown_lines(&history, &[&[2, 3]]);

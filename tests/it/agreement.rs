@@ -117,7 +117,7 @@ fn every_shipped_blueprint_is_valid_to_both() {
 }
 
 #[test]
-fn what_others_bring_need_not_be_there() {
+fn members_supplied_by_fragments_or_protocols_are_optional() {
     let validator = validator();
     let named = |more: Value| {
         let mut value = json!({"blueprint": 2, "name": "b"});

@@ -161,7 +161,7 @@ fn names<'v>(own: &'v Value, name: &str) -> BTreeSet<&'v str> {
 }
 
 #[test]
-fn what_is_enumerated_has_the_published_names() {
+fn enumerations_have_the_published_names() {
     let Some(own) = read("vectors/sw4rm.json") else { return };
     let states: BTreeSet<&str> = handoff::HandoffState::ALL.iter().map(|state| state.as_str()).collect();
     assert_eq!(states, names(&own, "HandoffStatus"));
@@ -476,7 +476,7 @@ fn moved(from: Handoff, to: handoff::HandoffState) -> Result<Handoff, HandoffCod
 }
 
 #[test]
-fn handoffs_move_as_published_and_are_pending_for_whom_they_are_for() {
+fn handoffs_move_as_published_and_are_pending_for_their_addressee() {
     let Some(own) = read("vectors/sw4rm.json") else { return };
     let own = &own["handoff"];
     let state = |value: &Value| -> handoff::HandoffState { serde_json::from_value(value.clone()).expect("a state") };

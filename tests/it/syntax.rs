@@ -58,7 +58,7 @@ impl Fed {
 }
 
 #[test]
-fn malformed_model_output_is_refused_at_the_syntax_stage() {
+fn malformed_model_output_is_rejected_at_the_syntax_stage() {
     let Some(directory) = shared::find("vectors/malformed-llm-json") else { return };
     let mut fed = Fed::new();
     let mut refused = 0;
@@ -75,7 +75,7 @@ fn malformed_model_output_is_refused_at_the_syntax_stage() {
 }
 
 #[test]
-fn texts_that_are_no_json_are_refused_at_the_syntax_stage() {
+fn invalid_json_texts_are_rejected_at_the_syntax_stage() {
     let Some(directory) = shared::find("vectors/JSONTestSuite/test_parsing") else { return };
     let mut fed = Fed::new();
     let mut refused = 0;
@@ -92,7 +92,7 @@ fn texts_that_are_no_json_are_refused_at_the_syntax_stage() {
 }
 
 #[test]
-fn the_essential_faults_of_replies_are_refused_each_by_its_code() {
+fn essential_faults_of_replies_are_rejected_each_with_its_code() {
     let mut fed = Fed::new();
     let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
     let cases = [

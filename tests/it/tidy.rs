@@ -344,7 +344,7 @@ fn headings(page: &Path) -> BTreeSet<String> {
 
 /// `cargo xtask fuzz` builds with that lock file, and only the full tier runs it.
 #[test]
-fn what_the_fuzz_runner_locks_is_what_the_workspace_is_built_of() {
+fn the_lock_file_of_the_fuzz_runner_matches_the_workspace() {
     let lock = fs::read_to_string(root().join("tests/fuzz/runner/Cargo.lock")).expect("the runner has a lock file");
     let quoted = |line: &str| line.split('"').nth(1).map(|text| text.split(' ').next().unwrap_or(text).to_owned());
     let locked: BTreeMap<String, BTreeSet<String>> = lock

@@ -53,7 +53,7 @@ fn json_patches_apply_as_rfc_6902_has_it_or_leave_the_document_byte_for_byte() {
 }
 
 #[test]
-fn a_patch_that_repeats_a_member_is_refused_as_text() {
+fn a_patch_with_a_repeated_member_is_rejected_as_text() {
     let Some(directory) = shared::find("vectors/json-patch-tests") else { return };
     let mut repeating = 0;
     for file in shared::files_in(&directory).iter().filter(|file| is_json(file)) {
@@ -143,7 +143,7 @@ fn doubles_are_printed_as_ecmascript_prints_them_and_read_back_as_they_were() {
 }
 
 #[test]
-fn json_texts_are_accepted_and_refused_as_rfc_8259_has_it_but_for_repeated_keys() {
+fn json_texts_are_judged_as_by_rfc_8259_but_for_repeated_keys() {
     let Some(directory) = shared::find("vectors/JSONTestSuite/test_parsing") else { return };
     let mut ran = 0;
     for file in shared::files_in(&directory) {
@@ -172,7 +172,7 @@ fn json_texts_are_accepted_and_refused_as_rfc_8259_has_it_but_for_repeated_keys(
 }
 
 #[test]
-fn what_models_send_instead_of_json_is_refused_and_their_json_is_read() {
+fn malformed_model_output_is_rejected_and_valid_json_is_read() {
     let Some(directory) = shared::find("vectors/malformed-llm-json") else { return };
     let (mut refused, mut read) = (0, 0);
     for file in shared::files_in(&directory).iter().filter(|file| is_json(file)) {

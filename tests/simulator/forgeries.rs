@@ -19,7 +19,7 @@ use serde_json::json;
 use super::world::Simulation;
 
 #[test]
-fn a_decision_that_was_changed_and_chained_anew_is_named() {
+fn an_altered_and_rechained_decision_is_named() {
     // Inputs are not decisions. Only the chain protects a tick, a jump of the clock, a signal, a person's answer, a
     // pause or a takeover.
     let decisions: BTreeSet<Kind> = Kind::ALL
@@ -140,7 +140,7 @@ fn rechain(records: &[Record], place: usize, body: &Body) -> Vec<Record> {
 }
 
 #[test]
-fn a_request_that_was_changed_and_chained_anew_is_named() {
+fn an_altered_and_rechained_request_is_named() {
     let mut world = Simulation::new(1, false, Default::default());
     world.run();
     let records = world.records();

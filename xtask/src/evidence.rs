@@ -38,8 +38,8 @@ macro_rules! test {
 
 pub(crate) const LONG: [Step; 4] = [
     test!("decisions", "INTERLEAVINGS", "10000", "every_decision"),
-    test!("sessions", "INTERLEAVINGS", "10000", "what_sessions"),
-    test!("histories", "HISTORIES", "all", "what_two_wrote"),
+    test!("sessions", "INTERLEAVINGS", "10000", "session_reads"),
+    test!("histories", "HISTORIES", "all", "concurrent_edits"),
     Step::new("libraries", "run --package patchboard-evals --bin storm_commit0"),
 ];
 
@@ -47,8 +47,8 @@ pub(crate) const LONG: [Step; 4] = [
 const SHORT: [Step; 4] = [
     // With fewer decisions than the suite's 2,000, some assertions fail.
     test!("decisions", "INTERLEAVINGS", "2000", "every_decision"),
-    test!("sessions", "INTERLEAVINGS", "480", "what_sessions"),
-    test!("histories", "HISTORIES", "some", "what_two_wrote"),
+    test!("sessions", "INTERLEAVINGS", "480", "session_reads"),
+    test!("histories", "HISTORIES", "some", "concurrent_edits"),
     Step::new("libraries", "run --package patchboard-evals --bin storm_commit0 -- --library deprecated --engineers 2"),
 ];
 

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_libfuzzer_says_is_understood() {
+    fn the_output_of_libfuzzer_is_parsed() {
         let mut stats = RunStats::default();
         for line in [
             "#2\tINITED cov: 120 ft: 121 corp: 1/1b exec/s: 0 rss: 30Mb",

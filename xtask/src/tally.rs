@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_test_printed_is_not_counted_again() {
+    fn the_output_of_a_failed_test_is_counted_once() {
         let printed = "    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 48 filtered out";
         let summary = "     Summary [ 186.275s] 383 tests run: 382 passed, 1 failed, 0 skipped";
         let shown = [(Runner::Nextest, printed), (Runner::Nextest, printed.trim()), (Runner::Nextest, summary)];

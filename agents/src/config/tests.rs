@@ -16,7 +16,7 @@ fn flags(url: Option<&str>, model: Option<&str>, key: Option<&str>) -> Flags {
 }
 
 #[test]
-fn what_operators_say_of_a_model_is_read_and_what_cannot_be_meant_is_refused() {
+fn model_settings_are_read_and_invalid_ones_rejected() {
     let with = |lines: &str| {
         let text = format!("[models.default]\nurl = \"http://h/v1\"\nmodel = \"a\"\n{lines}\n");
         Config::parse(&text, "p").map(|config| config.models[DEFAULT_MODEL].clone()).map_err(|error| error.to_string())
@@ -110,7 +110,7 @@ fn a_file_is_read_and_what_it_leaves_out_has_defaults() {
 }
 
 #[test]
-fn what_does_not_belong_in_a_file_is_refused_with_its_position() {
+fn invalid_settings_are_rejected_with_their_position() {
     let model = "[models.a]\nurl = \"http://h\"\nmodel = \"m\"\n";
     for (text, line, word) in [
         (format!("{model}api_key = \"k\""), "line 4", "api_key"),
@@ -162,7 +162,7 @@ fn the_architects_terms_have_defaults_and_are_finite() {
 }
 
 #[test]
-fn what_another_setting_decides_or_an_api_does_not_know_is_refused() {
+fn settings_that_conflict_or_that_the_api_lacks_are_rejected() {
     for (lines, words) in [
         ("extra_body = { max_tokens = 9 }", "cannot hold max_tokens: it is decided by limits.reply_tokens"),
         ("extra_body = { max_completion_tokens = 9 }", "cannot hold max_completion_tokens"),
@@ -270,7 +270,7 @@ fn the_page_shows_the_table_with_its_defaults() {
 }
 
 #[test]
-fn what_does_not_belong_there_is_refused() {
+fn invalid_embedding_settings_are_rejected() {
     for (line, words) in [
         ("likeness = 1.5", "between 0 and 1"),
         ("likeness = nan", "between 0 and 1"),

@@ -35,7 +35,7 @@ async fn unheard() -> Workshop {
 }
 
 #[tokio::test]
-async fn an_edit_that_is_recorded_and_of_which_nobody_hears_is_in_place_once_the_directory_is_opened_again() {
+async fn a_recorded_unanswered_edit_is_in_place_after_the_directory_reopens() {
     let shop = unheard().await.crashed().await;
     assert_eq!(shop.text("a.py").as_deref(), Some("a = 2\n"));
     let entry = shop.entry("a.py").expect("known");
@@ -44,7 +44,7 @@ async fn an_edit_that_is_recorded_and_of_which_nobody_hears_is_in_place_once_the
 }
 
 #[tokio::test]
-async fn an_edit_whose_answer_is_lost_is_made_once() {
+async fn an_edit_with_a_lost_answer_is_made_once() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n")]).await;
     let mut ada = shop.session(0);
     ada.call(json!({"command": "view", "path": "a.py"})).await;
@@ -83,7 +83,7 @@ async fn answer(session: &mut Session, asked: &SessionRequest) -> CommandResult 
 }
 
 #[tokio::test]
-async fn who_repeats_an_edit_learns_what_came_of_it_though_others_finished_it() {
+async fn a_repeated_edit_returns_its_outcome_though_others_finished_it() {
     let edit = keyed(
         json!({"command": "str_replace", "path": "a.py", "old_str": "a = 1", "new_str": "a = 2", "intent": "two"}),
     );
@@ -129,7 +129,7 @@ async fn an_agent_that_starts_again_learns_the_outcome_of_its_edit_before_it_lea
 }
 
 #[tokio::test]
-async fn what_others_wrote_before_it_came_to_be_in_place_comes_after_it() {
+async fn external_writes_before_an_edit_is_in_place_get_a_later_version() {
     let shop = unheard().await;
     std::fs::write(shop.directory.path().join("a.py"), "theirs\n").expect("written");
     let shop = shop.crashed().await;
@@ -163,7 +163,7 @@ async fn an_edit_that_is_repeated_does_not_undo_what_others_did_since() {
 }
 
 #[tokio::test]
-async fn what_others_change_while_an_edit_is_made_is_seen_before_it_is_decided() {
+async fn external_changes_during_an_edit_are_noticed_before_its_decision() {
     let shop = Workshop::open(1, &json!({}), &[("a.py", "a = 1\n")]).await;
     let reads = vec![FileRead { path: path("a.py"), version: 1, lines: None }];
     let of = Some(shop.session(0).author().attempt);
@@ -186,7 +186,7 @@ async fn what_others_change_while_an_edit_is_made_is_seen_before_it_is_decided()
 }
 
 #[tokio::test]
-async fn who_looks_and_stops_waiting_is_at_the_end_of_it_all_the_same() {
+async fn a_rescan_finishes_after_its_caller_stops_waiting() {
     let shop = Workshop::open(1, &json!({}), &[("a.py", "a = 1\n")]).await;
     std::fs::write(shop.directory.path().join("b.py"), "b = 1\n").expect("written");
     // The rescan holds its turn and has started disk work.
@@ -205,7 +205,7 @@ async fn who_looks_and_stops_waiting_is_at_the_end_of_it_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_the_board_does_not_take_is_recorded_once_until_something_is_different() {
+async fn a_rejected_external_change_is_recorded_once_until_it_differs() {
     let small = json!([{"name": "small", "for": "/files/*", "expr": "self.bytes < 100"}]);
     let spec = json!({"invariants": small, "annotate": false});
     let shop = Workshop::open(1, &spec, &[("a.txt", "small\n"), ("b.txt", "b\n")]).await;
@@ -241,7 +241,7 @@ async fn what_the_board_does_not_take_is_recorded_once_until_something_is_differ
 }
 
 #[tokio::test]
-async fn what_the_board_does_not_take_keeps_nobody_from_all_else() {
+async fn a_rejected_external_change_leaves_other_files_usable() {
     let small = json!([{"name": "small", "for": "/files/*", "expr": "self.bytes < 100"}]);
     let spec = json!({"invariants": small, "annotate": false});
     let names: Vec<String> = (0..20).map(|file| format!("{file:02}.txt")).collect();
@@ -286,7 +286,7 @@ async fn what_the_board_does_not_take_keeps_nobody_from_all_else() {
 }
 
 #[tokio::test]
-async fn what_others_change_is_reported_in_records_of_bounded_size() {
+async fn external_changes_are_reported_in_records_of_bounded_size() {
     const FILES: usize = 8;
     const MIB: usize = 1024 * 1024;
     let text = |of: char| format!("{}\n", of.to_string().repeat(59)).repeat(MIB / 60);

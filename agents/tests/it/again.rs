@@ -92,7 +92,7 @@ async fn the_same_bytes_are_never_sent_twice_for_one_invocation() {
 }
 
 #[tokio::test]
-async fn a_view_whose_reply_was_refused_is_not_sent_as_it_was() {
+async fn a_view_with_a_rejected_reply_is_sent_with_a_notice() {
     let endpoint = Endpoint::new(vec![ok(), ok(), ok(), ok(), cut_off(), ok()]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let (view, other) = (attempt(&[]).view_hash, sha256(b"another view"));
@@ -122,7 +122,7 @@ async fn a_request_that_was_not_taken_may_be_sent_again_as_it_was() {
 }
 
 #[tokio::test]
-async fn an_attempt_with_tools_begins_anew_and_says_so_too() {
+async fn an_attempt_with_tools_starts_over_and_says_so() {
     let endpoint = Endpoint::new(vec![ScriptedResponse::call_tools(&[("a", "echo", "{}")], 1, 1), cut_off(), ok()]);
     let chat = Chat::new(&Model::new(endpoint.url.clone(), "m"), &Variables::new()).expect("a client");
     let log = Log::default();

@@ -118,7 +118,7 @@ async fn a_good_answer_is_taken_at_once_and_written_for_people() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_goes_back_and_the_mended_answer_is_taken() {
+async fn findings_go_back_to_the_architect_and_the_repaired_answer_is_accepted() {
     let bad = with("/rules/0/run", json!("writter"));
     let (made, prompts) = ask(&brief(), &DesignLimits::default(), &[ok(bad.clone()), ok(notes().to_string())]).await;
     let design = made.expect("a blueprint");
@@ -132,7 +132,7 @@ async fn what_is_wrong_goes_back_and_the_mended_answer_is_taken() {
 }
 
 #[tokio::test]
-async fn what_is_never_right_is_refused_with_the_findings_and_the_last_draft() {
+async fn an_unrepaired_blueprint_is_rejected_with_its_findings_and_last_draft() {
     for repairs in [0, 2, 3] {
         let bad = with("/rules/0/run", json!("writter"));
         let terms = DesignLimits { repairs, ..DesignLimits::default() };
@@ -238,7 +238,7 @@ async fn a_grant_on_everything_is_not_for_architects() {
 }
 
 #[tokio::test]
-async fn a_blueprint_that_nothing_begins_is_refused() {
+async fn a_blueprint_without_a_start_is_rejected() {
     let terms = DesignLimits { repairs: 0, ..DesignLimits::default() };
     for (trigger, found) in [
         (json!({"op": "add", "path": "/answer"}), vec!["no_start"]),
@@ -290,7 +290,7 @@ async fn limits_are_finite_and_within_the_caps() {
 }
 
 #[tokio::test]
-async fn a_limit_that_is_said_to_be_lowered_is_lowered_and_says_by_whom() {
+async fn capped_limits_are_lowered_and_their_findings_name_the_cause() {
     let mut tight: Value = serde_json::from_str(&with("/limits", json!({"tokens": 500, "wall": "2d"}))).expect("JSON");
     tight["workers"]["boss"] = json!({"agent": "human", "role": "Agrees."});
     tight["workers"]["writer"]["writes"][0]["approval"] = json!({"by": "boss"});
@@ -369,7 +369,7 @@ async fn documents_need_room_in_the_request_even_if_the_rest_of_it_is_not_known_
 }
 
 #[tokio::test]
-async fn what_the_user_supplies_is_reported_and_must_fit() {
+async fn user_input_is_shown_in_the_prompt_and_must_fit_the_request_schema() {
     let asks_for_number = with("/request/properties/topic", json!({"type": "number"}));
     let brief =
         DesignRequest { input: Some(json!({"topic": "owls ".repeat(100_000), "list": [1, 2, 3, 4, 5]})), ..brief() };
@@ -509,7 +509,7 @@ fn text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_a_model_writes_it_is_asked_a_bounded_number_of_times(
+    fn the_architect_asks_a_model_a_bounded_number_of_times(
         texts in prop::collection::vec(text(), 1..5),
         repairs in 0..6_u32,
         wants_input: bool,

@@ -34,7 +34,7 @@ async fn overtaken() -> (Workshop, Session) {
 }
 
 #[tokio::test]
-async fn a_refusal_is_no_excuse_for_what_was_asked_for_with_it() {
+async fn edits_of_a_batch_are_judged_by_reads_before_the_batch() {
     let (_shop, mut ada) = overtaken().await;
     ada.begin_batch();
     for _ in 0..2 {
@@ -83,7 +83,7 @@ async fn answer(coming: impl Future<Output = SessionAnswer>) -> Option<String> {
 }
 
 #[tokio::test]
-async fn what_arrives_before_the_answer_does_not_know_it() {
+async fn calls_arriving_before_an_answer_count_as_unaware_of_it() {
     let (shop, mut ada) = overtaken().await;
     drop(ada.call(view("a.txt")).await);
     let mut sessions = Sessions::default();
@@ -110,7 +110,7 @@ fn ordered(number: u64, heard: u64, unheard: &[u64], arguments: Value) -> Sessio
 }
 
 #[tokio::test]
-async fn who_says_what_it_had_heard_knows_that_whenever_it_arrives() {
+async fn answers_stated_as_heard_count_as_seen_whenever_the_call_arrives() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let mut sessions = Sessions::default();
     let agent = sessions.get_or_create(Arc::clone(&shop.workspace), shop.session(0).author().clone(), None);
@@ -214,7 +214,7 @@ async fn a_version_that_others_have_left_behind_is_no_basis() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_there_is_not_made_and_kept_for_nobody() {
+async fn creating_an_existing_file_is_rejected_without_a_reservation() {
     let (shop, mut ada) = overtaken().await;
     assert_eq!(code(&mut ada, view("a.txt")).await, None);
     let make = json!({"command": "create", "path": "c.txt", "file_text": "n\n", "intent": "a new one"});

@@ -322,7 +322,7 @@ fn a_form_allows_what_is_read_and_nothing_else() {
 }
 
 #[test]
-fn in_a_room_whoever_talks_may_pass_and_whoever_concludes_may_not() {
+fn discussion_turns_of_a_room_allow_a_pass_and_conclusions_do_not() {
     let turn = |act: &str| json!({"who": "w", "act": act});
     let room = json!({"agenda": [turn("discuss"), turn("conclude")], "messages": []});
     let document = json!({"board": {"public": [], "rooms": {"a/b": room}}});
@@ -338,7 +338,7 @@ fn in_a_room_whoever_talks_may_pass_and_whoever_concludes_may_not() {
 }
 
 #[test]
-fn those_can_be_chosen_whom_a_rule_would_wake() {
+fn workers_offered_for_choice_are_those_that_a_rule_would_trigger() {
     let workers = json!({
         "w": seat(json!({"agent": "llm", "format": "control"})),
         "critic": {"agent": "llm", "group": "all", "format": "critic", "pass": true},

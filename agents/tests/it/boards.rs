@@ -73,7 +73,7 @@ impl House {
 }
 
 #[tokio::test]
-async fn a_board_that_nobody_takes_up_is_answered_at_once_and_one_that_is_coming_is_waited_for() {
+async fn lookups_fail_at_once_for_inactive_boards_and_wait_for_activating_ones() {
     let house = House::new().await;
     let begun = Instant::now();
     assert!(house.workspaces.get(&BoardId::from("nobody")).await.is_err());
@@ -110,7 +110,7 @@ async fn a_board_that_nobody_takes_up_is_answered_at_once_and_one_that_is_coming
 }
 
 #[tokio::test]
-async fn what_is_begun_at_a_directory_is_waited_for_by_who_takes_it_up_again() {
+async fn reopening_a_board_waits_until_its_directory_is_released() {
     let house = House::new().await;
     let board = house.create().await;
     let before =
@@ -148,7 +148,7 @@ async fn the_end_of_an_earlier_taking_up_is_not_the_end_of_the_next() {
 }
 
 #[tokio::test]
-async fn what_others_write_is_reported_to_the_board_though_nobody_asks() {
+async fn external_writes_are_reported_to_the_board_unasked() {
     let house = House::new().await;
     let board = house.create().await;
     let _open =

@@ -85,7 +85,7 @@ async fn race(agent: &Arc<dyn Agent>, calls: Vec<Call>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_recorded_is_played_answer_for_answer() {
+async fn recorded_answers_are_replayed_one_by_one() {
     let (_dir, path) = place();
     let recorder = Recorder::create(&path, "demo", Arc::new(Echo)).expect("a new file");
     let calls = [asked("a", "0 x", 0), asked("a", "0 x", 1), asked("b", "0 x", 0), asked("b", "0 fail", 1)];
@@ -156,7 +156,7 @@ fn reply(text: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_earlier_answer_that_nobody_asks_for_holds_nobody_back_for_ever() {
+async fn later_answers_proceed_past_an_unrequested_earlier_one() {
     let (_dir, path) = place();
     written(&path, &[("never", "x", 0, reply("0")), ("a", "x", 1, reply("1")), ("b", "x", 2, reply("2"))]);
     let player: Arc<dyn Agent> = Arc::new(Player::open(&path).expect("a cassette"));
@@ -313,7 +313,7 @@ fn a_recording_is_not_overwritten_unless_it_is_asked_for() {
 }
 
 #[test]
-fn what_is_no_cassette_is_refused_with_its_line() {
+fn invalid_cassettes_are_rejected_with_their_line() {
     let (_dir, path) = place();
     let header = r#"{"cassette":1,"blueprint":"b"}"#;
     let view = sha256(b"x");
@@ -339,7 +339,7 @@ fn what_is_no_cassette_is_refused_with_its_line() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_tells_nothing_is_still_answered() {
+async fn calls_are_answered_without_settlement_notices() {
     let (_dir, path) = place();
     written(&path, &[("a", "x", 0, reply("0")), ("b", "x", 1, reply("1"))]);
     let player = Player::open(&path).expect("a cassette");
@@ -381,7 +381,7 @@ async fn recorded_work(path: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_was_done_with_tools_is_done_again_in_its_order_before_the_answer() {
+async fn recorded_tool_calls_are_replayed_in_order_before_the_answer() {
     let (_dir, path) = place();
     let done = recorded_work(&path).await;
     assert_eq!(done.len(), 8);
@@ -412,7 +412,7 @@ async fn what_was_done_with_tools_is_done_again_in_its_order_before_the_answer()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_gives_something_else_is_named_by_the_miss_that_follows() {
+async fn a_tool_with_a_different_result_is_named_by_the_next_miss() {
     let (_dir, path) = place();
     recorded_work(&path).await;
     let player = Player::open(&path).expect("a cassette").with_toolbox(Arc::new(Benches(Log::default(), 1)));
@@ -425,7 +425,7 @@ async fn a_tool_that_gives_something_else_is_named_by_the_miss_that_follows() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_may_not_go_on_ends_so_and_holds_nobody_back() {
+async fn an_attempt_out_of_budget_ends_without_holding_up_others() {
     let (_dir, path) = place();
     recorded_work(&path).await;
     let player = Player::open(&path).expect("a cassette").with_toolbox(Arc::new(Poor));

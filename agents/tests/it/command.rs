@@ -31,7 +31,7 @@ async fn a_program_gets_one_line_and_answers_with_one() {
 }
 
 #[tokio::test]
-async fn what_a_program_does_is_named() {
+async fn program_outcomes_map_to_replies_and_failure_codes() {
     for (script, expected) in [
         ("echo '[]'", Ok("[]")),
         ("printf '[]'", Ok("[]")),
@@ -73,7 +73,7 @@ async fn a_large_request_and_a_talkative_program_do_not_block_each_other() {
 }
 
 #[tokio::test]
-async fn a_line_longer_than_the_limit_is_refused_without_being_read_to_its_end() {
+async fn an_overlong_line_is_rejected_without_being_read_to_its_end() {
     let limit = 1000;
     let line = |length: usize| format!("head -c {length} /dev/zero | tr '\\0' 1; echo");
     assert_eq!(ask(&sh(&line(limit)), &command_call()).await.expect("just short enough").text.len(), limit);
@@ -100,7 +100,7 @@ async fn at_its_time_limit_a_program_is_killed_with_all_it_has_started() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_is_killed() {
+async fn an_abandoned_call_is_killed_with_its_children() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!("sh -c 'echo $$ > {}; sleep 60; :' & sleep 60; :", file.display());

@@ -78,7 +78,7 @@ async fn resolved(seats: &AgentRegistry, item: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_means_the_same_is_asked_for_and_a_yes_goes_on() {
+async fn a_match_by_meaning_is_confirmed_by_a_yes() {
     let (mut config, endpoint) = configured();
     let embeddings = config.embeddings.as_mut().expect("they are there");
     embeddings.api_key_command = vec!["printf".to_owned(), KEY.to_owned()];
@@ -232,7 +232,7 @@ impl Subscriber for Heard {
 }
 
 #[tokio::test]
-async fn whoever_cannot_tell_what_words_mean_changes_nothing() {
+async fn failing_embeddings_leave_the_resolution_unchanged() {
     let entries = [("household", "bananas"), ("office", "hammer")];
     let without = resolved(&seats(Config::default(), &entries).await, "plantains").await;
     assert_eq!((&without["status"], &without["why"]), (&json!("none"), &json!("not_found")));

@@ -117,7 +117,7 @@ async fn each_authors_files_are_committed_in_that_name_by_who_may() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_neither_shown_nor_committed() {
+async fn unserved_files_stay_out_of_diffs_and_commits() {
     let files = [("a.py", "a = 1\n"), ("secret/k.py", "k = 1\n"), ("gone.py", "g = 1\n"), (".env", "TOKEN=begin\n")];
     let shop = Workshop::open(1, &json!({"annotate": false, "exclude": [".env", "*.key"]}), &files).await;
     let root = shop.directory.path();
@@ -144,7 +144,7 @@ async fn what_is_not_served_is_neither_shown_nor_committed() {
 }
 
 #[tokio::test]
-async fn what_the_user_has_staged_stays_staged_and_nothing_else_is_committed() {
+async fn user_staged_changes_stay_staged_and_out_of_commits() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
     let root = shop.directory.path();
     sh(root, BEGIN);
@@ -351,7 +351,7 @@ async fn everybody_who_wrote_in_a_file_is_named_and_who_formats_it_is_not() {
 
 /// Checks that a cancelled caller leaves no lock file, and no index that differs from the branch.
 #[tokio::test]
-async fn a_commit_that_nobody_waits_for_is_made_to_its_end() {
+async fn an_abandoned_commit_is_completed() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n")]).await;
     let root = shop.directory.path();
     sh(root, BEGIN);
@@ -389,7 +389,7 @@ pub(crate) fn plant(root: &Path) -> impl Fn() -> bool {
 pub(crate) const PLANTED: &str = "* filter=x merge=x diff=x working-tree-encoding=UTF-16 ident\n";
 
 #[tokio::test]
-async fn whoever_writes_attributes_starts_nothing_and_commits_what_is_in_the_files() {
+async fn git_attributes_start_no_program_and_commits_hold_the_file_contents() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
     let root = shop.directory.path();
     sh(root, BEGIN);
@@ -434,7 +434,7 @@ async fn whoever_writes_attributes_starts_nothing_and_commits_what_is_in_the_fil
 }
 
 #[tokio::test]
-async fn what_the_board_does_not_allow_is_named_where_it_is_left_out() {
+async fn files_that_the_board_rejects_are_named_where_omitted() {
     let small = json!([{"name": "small", "for": "/files/*", "expr": "self.bytes < 100"}]);
     let files = [("a.txt", "a\n"), ("b.txt", "b\n"), ("gone.txt", "g\n")];
     let shop = Workshop::open(1, &json!({"annotate": false, "invariants": small}), &files).await;

@@ -60,7 +60,7 @@ async fn a_name_that_the_file_system_does_not_take_is_not_recorded() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_written_is_not_recorded() {
+async fn edits_in_a_read_only_directory_fail_before_they_are_recorded() {
     unprivileged();
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("own/a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let own = shop.directory.path().join("own");
@@ -87,7 +87,7 @@ async fn what_may_not_be_written_is_not_recorded() {
 }
 
 #[tokio::test]
-async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_reported() {
+async fn a_recorded_edit_that_cannot_be_applied_is_reverted_and_reported() {
     unprivileged();
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("own/a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let own = shop.directory.path().join("own");
@@ -120,7 +120,7 @@ async fn what_was_recorded_and_cannot_be_in_place_is_taken_back_and_reported() {
 }
 
 #[tokio::test]
-async fn a_directory_with_something_in_the_way_can_be_opened_again() {
+async fn a_directory_with_a_blocked_edit_can_be_reopened() {
     unprivileged();
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("own/a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let own = shop.directory.path().join("own");
@@ -145,7 +145,7 @@ async fn a_directory_with_something_in_the_way_can_be_opened_again() {
 }
 
 #[tokio::test]
-async fn what_was_in_the_way_is_not_kept_as_the_answer_to_an_edit() {
+async fn a_blocked_edit_is_decided_again_on_repetition() {
     let shop = Workshop::open(1, &json!({"annotate": false}), &[("new", "a file\n")]).await;
     let mut ada = shop.session(0);
     let asked = || SessionRequest { key: Some("one".to_owned()), ..SessionRequest::from(create("new/a.txt", "a\n")) };

@@ -219,7 +219,7 @@ async fn until(what: &str, is: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn what_is_declared_crosses_the_border_and_nothing_else() {
+async fn nested_boards_exchange_only_declared_input_and_output() {
     let house = House::new(|worker, nth| match worker {
         "prepares" => Some(json!([
             {"op": "add", "path": "/prepared", "value": true}, {"op": "add", "path": "/secret", "value": "of the house"},
@@ -322,7 +322,7 @@ async fn a_board_that_cannot_be_made_of_what_it_is_given_has_failed() {
 }
 
 #[tokio::test]
-async fn what_the_outer_document_does_not_allow_is_refused_and_not_dropped() {
+async fn undeclared_nested_output_is_rejected_rather_than_dropped() {
     let house = House::new(|worker, nth| match worker {
         "prepares" => cooks(worker, nth),
         _ => add("/dish", json!({"name": "soup", "recipe": "of the house"})),
@@ -342,7 +342,7 @@ async fn what_the_outer_document_does_not_allow_is_refused_and_not_dropped() {
 }
 
 #[tokio::test]
-async fn what_was_made_of_an_old_input_is_not_taken_for_a_new_one() {
+async fn a_changed_input_starts_a_new_nested_board() {
     let house = House::new(|worker, nth| match worker {
         "guest" => add("/wish", "stew"),
         _ => cooks(worker, nth),
@@ -416,7 +416,7 @@ async fn a_crash_of_either_kernel_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_board_that_nobody_waits_for_any_more_is_cancelled() {
+async fn an_abandoned_nested_board_is_cancelled() {
     let house = House::new(|_, _| None).await;
     let board = house.create(blueprint(|_| {})).await;
     until("the board inside is there", || house.inside().len() == 1).await;
@@ -435,7 +435,7 @@ async fn a_board_that_nobody_waits_for_any_more_is_cancelled() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_into_the_view_does_not_go_in() {
+async fn nested_input_beyond_the_view_budget_fails_the_attempt() {
     let house = House::new(cooks).await;
     let board = blueprint(|house| house["workers"]["kitchen"]["view"] = json!({"budget": 1200}));
     let request = json!({"wish": "soup ".repeat(400), "note": "a note"});
@@ -525,7 +525,7 @@ async fn a_board_that_fails_after_it_waited_for_its_provider_is_reported_and_not
 }
 
 #[tokio::test]
-async fn a_board_whose_call_waits_is_cancelled_with_the_outer_one_and_kept_when_that_is_only_closed() {
+async fn nested_boards_with_waiting_calls_end_on_a_cancel_and_survive_a_close() {
     for is_closed in [false, true] {
         let house =
             House::new(|worker, nth| if nth < 2 { away("overloaded", 3_000) } else { cooks(worker, nth) }).await;
@@ -566,7 +566,7 @@ async fn an_outer_board_does_not_wait_for_a_board_that_lost_its_patience_while_i
 }
 
 #[tokio::test]
-async fn what_a_board_has_spent_is_reported_when_its_call_takes_too_long_and_then_it_is_cancelled() {
+async fn a_timeout_reports_the_nested_usage_and_cancels_the_nested_board() {
     // Much longer than the test: the closed invocation ends the board, not the grace period.
     let house = House::with_grace(10 * LONG, |worker, nth| (worker == "prepares").then(|| cooks(worker, nth))?).await;
     let board = house
@@ -644,7 +644,7 @@ async fn a_board_inside_that_still_works_is_taken_by_a_retry_of_a_retry() {
 }
 
 #[tokio::test]
-async fn what_boards_have_spent_is_reported_once_though_the_process_dies() {
+async fn nested_usage_is_reported_once_despite_a_crash() {
     // The first two boards fail; the third is running when the process dies.
     let house = House::new(|worker, nth| match nth {
         0 | 1 => Some(json!([])),

@@ -117,7 +117,7 @@ async fn a_fence_around_the_whole_reply_is_taken_off_and_prose_is_not() {
 }
 
 #[tokio::test]
-async fn what_passes_is_asked_again_within_the_attempt() {
+async fn transient_errors_are_retried_within_the_attempt() {
     let vllm = r#"{"object": "error", "message": "busy", "code": 429}"#;
     for first in [
         ScriptedResponse::Say(429, "retry-after: 0\r\n", r#"{"error": {"message": "slow down"}}"#.into()),
@@ -204,7 +204,7 @@ async fn failures_have_the_code_their_cause_deserves_and_tries_are_bounded() {
 }
 
 #[tokio::test]
-async fn what_to_do_stands_before_the_words_of_the_provider() {
+async fn advice_comes_before_the_words_of_the_provider() {
     let long = "words of the provider ".repeat(30);
     for (status, said, advice) in [
         (401, "", "401 Unauthorized (check the key of the model: api_key_env or api_key_command"),
@@ -226,7 +226,7 @@ async fn what_to_do_stands_before_the_words_of_the_provider() {
 }
 
 #[tokio::test]
-async fn what_leads_to_no_api_pauses_the_board() {
+async fn answers_from_a_missing_api_defer_the_call() {
     for (act, reason) in [
         (say(405, ""), DeferralReason::ModelNotFound),
         (say(451, ""), DeferralReason::AccessDenied),
@@ -265,7 +265,7 @@ async fn a_redirect_within_the_server_is_followed_with_the_same_request() {
 }
 
 #[tokio::test]
-async fn what_comes_with_a_stream_and_a_form_is_left_out_where_both_are_refused() {
+async fn stream_options_and_response_format_are_omitted_where_both_are_refused() {
     let endpoint = Endpoint::serving(|body| {
         let extra = ["stream_options", "response_format"].into_iter().filter(|name| body.get(*name).is_some());
         let extra: Vec<Value> =
@@ -469,7 +469,7 @@ async fn a_fault_that_another_request_meets_as_well_is_the_servers() {
 }
 
 #[tokio::test]
-async fn what_a_reply_cost_is_estimated_where_its_tokens_are_not_counted() {
+async fn usage_is_estimated_where_the_provider_counts_no_tokens() {
     let usage = json!({"prompt_tokens": 12, "completion_tokens": 0});
     let (answer, ..) = ask(vec![ScriptedResponse::complete("[1,2]", "stop", usage)], keep).await;
     let expected = Usage { prompt: 12, completion: 2, cached: 0, estimated: true, money: 0 };

@@ -22,7 +22,7 @@ fn program(script: &str, changes: &[&str]) -> Program {
 const ADA: &str = "engineer_1";
 
 #[tokio::test]
-async fn what_a_program_changes_is_reported_in_the_name_of_who_ran_it() {
+async fn changes_by_a_program_are_attributed_to_the_worker_that_ran_it() {
     let shop = Workshop::open(2, &json!({}), &[("src/a.py", "a=1\n"), ("notes.txt", "n\n")]).await;
     let mut bob = shop.session(1);
     bob.call(json!({"command": "view", "path": "src/a.py"})).await;
@@ -43,7 +43,7 @@ async fn what_a_program_changes_is_reported_in_the_name_of_who_ran_it() {
 }
 
 #[tokio::test]
-async fn a_program_whose_changes_the_board_does_not_take_has_run_all_the_same() {
+async fn a_program_with_rejected_changes_still_reports_its_run() {
     let small = json!([{"name": "small", "for": "/files/*", "expr": "self.bytes < 100"}]);
     let shop = Workshop::open(1, &json!({"invariants": small}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let script = "seq 200 > a.txt; echo more >> b.txt; echo done";
@@ -110,7 +110,7 @@ async fn a_program_that_goes_on_for_ever_is_ended_with_all_it_started() {
 }
 
 #[tokio::test]
-async fn a_program_that_nobody_waits_for_any_more_is_ended_before_anybody_else_has_its_turn() {
+async fn an_abandoned_program_ends_before_the_next_turn() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "0\n")]).await;
     let mut bob = shop.session(1);
     bob.call(json!({"command": "view", "path": "a.txt"})).await;
@@ -135,7 +135,7 @@ async fn a_program_that_nobody_waits_for_any_more_is_ended_before_anybody_else_h
 }
 
 #[tokio::test]
-async fn what_a_program_leaves_running_does_not_decide_how_it_ended() {
+async fn a_program_keeps_its_exit_code_despite_background_processes() {
     let shop = Workshop::open(1, &json!({}), &[("a.txt", "0\n")]).await;
     let begun = Instant::now();
     let outside = tempfile::tempdir().expect("a directory");

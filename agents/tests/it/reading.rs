@@ -41,7 +41,7 @@ fn read(session: &Session, name: &str) -> Vec<Option<LineRange>> {
 }
 
 #[tokio::test]
-async fn what_there_was_no_room_for_was_not_read() {
+async fn lines_cut_from_a_view_count_as_unread() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(400))]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     let result = ada.call_within(json!({"command": "view", "path": "a.txt"}), 1_500).await;
@@ -82,7 +82,7 @@ async fn what_there_was_no_room_for_was_not_read() {
 }
 
 #[tokio::test]
-async fn by_lines_a_refusal_reads_what_it_was_about_and_no_more() {
+async fn a_rejection_by_lines_counts_only_its_target_lines_as_read() {
     let shop = Workshop::open(3, &json!({"annotate": false}), &[("a.txt", &lines(200)), ("b.txt", "b\n")]).await;
     let (mut ada, mut bob, mut eve) = (shop.session(0), shop.session(1), shop.session(2));
     does(&mut ada, view("a.txt", 20, 30)).await;
@@ -125,7 +125,7 @@ async fn a_file_that_was_read_at_several_versions_is_reported_at_each() {
 }
 
 #[tokio::test]
-async fn a_reader_of_a_reserved_file_learns_for_whom_and_how_long_and_has_read_nothing_by_it() {
+async fn a_reserved_rejection_names_holder_and_duration_and_counts_as_no_read() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(20))]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     for session in [&mut ada, &mut bob] {
@@ -182,7 +182,7 @@ async fn a_file_with_a_long_line_can_be_viewed_and_then_deleted_renamed_and_edit
 }
 
 #[tokio::test]
-async fn who_has_read_very_much_can_edit_all_the_same() {
+async fn edits_work_after_very_many_reads() {
     let text: String = (0..8_000).map(|at| format!("{} {at}\n", if at % 2 == 0 { "k" } else { "other" })).collect();
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &text), ("b.txt", "b\n")]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
@@ -234,7 +234,7 @@ async fn an_agent_that_starts_again_learns_so_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn who_goes_on_with_a_conversation_that_was_broken_off_knows_what_it_has_read() {
+async fn a_resumed_conversation_keeps_its_read_set() {
     let files = [("a.txt", "a\n"), ("b.txt", "b\n")];
     let shop = Workshop::open(2, &json!({"annotate": false}), &files).await;
     let create = json!({"command": "create", "path": "c.txt", "file_text": "of a\n", "intent": "from a"});
@@ -343,7 +343,7 @@ async fn a_file_that_begins_above_what_was_forgotten_is_reported_at_the_version_
 }
 
 #[tokio::test]
-async fn a_refusal_names_everybody_who_changed_what_was_read() {
+async fn a_rejection_names_every_author_that_changed_the_read_lines() {
     let shop = Workshop::open(4, &json!({"annotate": false}), &[("a.txt", &lines(100))]).await;
     let mut ada = shop.session(0);
     does(&mut ada, view("a.txt", 10, 20)).await;
@@ -381,7 +381,7 @@ async fn a_file_is_kept_for_an_agent_and_not_for_its_seat() {
 }
 
 #[tokio::test]
-async fn what_others_say_of_a_block_is_kept_where_edits_are_checked_and_left_to_authors_where_not() {
+async fn annotations_of_others_are_protected_only_in_storm_isolation() {
     for (isolation, code) in [("storm", Some("annotation_lost")), ("soft", None)] {
         let shop = Workshop::open(2, &json!({"isolation": isolation}), &[("a.py", "x = 0\n\n\ny = old(0)\n")]).await;
         let (mut ada, mut bob) = (shop.session(0), shop.session(1));
@@ -420,7 +420,7 @@ async fn version_0_is_that_of_a_file_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn who_expects_no_file_where_one_is_known_to_be_was_not_too_slow() {
+async fn creating_a_known_file_is_rejected_as_existing_without_a_reservation() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     // The file existed from the start, viewed or not; or the agent made it; or it was made since, and viewed.
@@ -454,7 +454,7 @@ async fn who_expects_no_file_where_one_is_known_to_be_was_not_too_slow() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_which_lines_were_not_read_and_what_never_was() {
+async fn a_rejection_names_unread_lines_and_unread_files() {
     let shop = Workshop::open(2, &json!({"annotate": false}), &[("a.txt", &lines(60)), ("b.txt", "b\n")]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     let result = refused(&mut ada, "unseen_target", replace("a.txt", "line 50\n", "fifty\n")).await;

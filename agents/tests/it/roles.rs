@@ -112,7 +112,7 @@ async fn every_role_of_the_protocols_can_be_seated() {
 }
 
 #[tokio::test]
-async fn what_a_seat_says_beside_is_judged_before_a_run_and_at_a_call() {
+async fn invalid_role_settings_are_reported_before_a_run_and_at_a_call() {
     let seats = seats(Storage::in_memory());
     let mut evil = notes();
     evil["department"]["name"] = json!("notes\"; DROP TABLE x");
@@ -177,7 +177,7 @@ async fn a_role_goes_by_what_its_seat_is_shown() {
 }
 
 #[tokio::test]
-async fn what_a_role_of_a_protocol_goes_by_need_not_be_in_its_view_but_has_to_be_readable() {
+async fn protocol_documents_must_be_readable_but_may_be_outside_the_view() {
     let seats = seats(Storage::in_memory());
     let document = json!({"negotiation": {"events": []}, "request": {"topic": "steel"}});
     let ask = async |reads: Value| {
@@ -223,7 +223,7 @@ fn blueprint() -> Blueprint {
 }
 
 #[tokio::test]
-async fn what_is_said_is_taken_down_and_taken_up_in_order() {
+async fn signals_are_taken_down_and_processed_in_order() {
     let data = tempfile::tempdir().expect("a directory");
     let journal = Arc::new(SqliteJournal::open(data.path()).expect("a journal"));
     let options = Options::new(seats(Storage::in_dir(data.path())));

@@ -79,7 +79,7 @@ async fn a_seat_that_cannot_be_filled_says_what_to_configure_before_and_at_the_c
 }
 
 #[tokio::test]
-async fn a_model_whose_reply_has_begun_is_not_away() {
+async fn a_model_with_a_begun_reply_counts_as_available() {
     let begun = "data: {\"choices\": [{\"delta\": {\"content\": \"[\"}}]}\n\n";
     for (of_other, expected) in [
         (ScriptedResponse::Hang, Some(DeferralReason::NoAnswer)),
@@ -114,7 +114,7 @@ async fn a_model_whose_reply_has_begun_is_not_away() {
 }
 
 #[tokio::test]
-async fn a_model_stands_in_for_itself_with_the_key_of_another_account() {
+async fn a_fallback_may_be_the_same_model_with_another_key() {
     let endpoint = Endpoint::new(vec![
         ScriptedResponse::Say(401, "", String::new()),
         ScriptedResponse::complete("[]", "stop", Value::Null),
@@ -210,7 +210,7 @@ fn every_model_that_could_be_drawn_is_looked_at() {
 }
 
 #[test]
-fn what_several_seats_lack_is_said_once_with_all_that_is_missing() {
+fn problems_shared_by_several_workers_are_reported_once() {
     let directory = tempfile::tempdir().expect("a directory");
     let dir = directory.path().display();
     let config = |text: &str| {

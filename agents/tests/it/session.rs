@@ -80,7 +80,7 @@ async fn calls_at_once_are_answered_one_after_the_other_by_the_same_process() {
 }
 
 #[tokio::test]
-async fn a_process_is_killed_with_all_it_has_started_when_its_board_ends_or_nobody_keeps_it() {
+async fn a_session_process_and_its_children_end_with_their_board_or_owner() {
     for end in ["board", "seats"] {
         let dir = tempfile::tempdir().expect("a directory");
         let file = dir.path().join("pid");
@@ -174,7 +174,7 @@ async fn a_process_that_has_ended_or_spoken_between_calls_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_error_that_the_program_tells_does_not_end_it() {
+async fn a_session_program_survives_an_error_that_it_reports() {
     let script = r#"read -r a; echo '{"error":"not now"}'; read -r b; echo '[2]'"#;
     let runner = runner();
     let failure = runner.answer(&sh(script), &session("fail", 0)).await.expect_err("told");
@@ -183,7 +183,7 @@ async fn an_error_that_the_program_tells_does_not_end_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_ends_the_process_and_its_answer_goes_to_nobody_else() {
+async fn an_abandoned_call_ends_its_session_process_and_discards_the_answer() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("pid");
     let script = format!("if [ -e {0} ]; then {COUNTER}; else echo $$ > {0}; read -r a; sleep 60; fi", file.display());

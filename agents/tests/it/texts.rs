@@ -30,7 +30,7 @@ async fn is_known_by_line(shop: &Workshop, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_others_change_after_a_restart_is_reported_by_line() {
+async fn external_changes_after_a_restart_are_reported_by_line() {
     let shop = Workshop::open(1, &json!({}), &[("a.txt", "1\n2\n3\n"), ("b.txt", "1\n2\n3\n")]).await;
     assert!(is_known_by_line(&shop, "a.txt").await);
     let shop = shop.crashed().await;
@@ -40,7 +40,7 @@ async fn what_others_change_after_a_restart_is_reported_by_line() {
 }
 
 #[tokio::test]
-async fn what_was_looked_at_is_reported_by_line_however_much_there_is_beside_it() {
+async fn changes_of_viewed_files_are_reported_by_line_beside_many_others() {
     let names: Vec<String> = (0..34).map(|at| format!("{at:02}.txt")).collect();
     let texts: Vec<String> = ('A'..).take(names.len()).map(large).collect();
     let files: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(texts.iter().map(String::as_str)).collect();
@@ -78,7 +78,7 @@ async fn a_search_sees_what_others_have_changed_and_what_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_others_are_writing_keeps_nobody_from_the_rest() {
+async fn a_busy_file_leaves_the_search_of_other_files_working() {
     let shop = Workshop::open(1, &json!({}), &[("busy.txt", "one 0\n"), ("calm.txt", "one\n")]).await;
     let mut ada = shop.session(0);
     let (is_over, root) = (AtomicBool::new(false), shop.directory.path().to_owned());
@@ -113,7 +113,7 @@ async fn a_file_that_others_are_writing_keeps_nobody_from_the_rest() {
 }
 
 #[tokio::test]
-async fn what_an_edit_rests_on_costs_its_record_bytes_for_each_read() {
+async fn each_read_of_an_edit_costs_its_record_a_bounded_size() {
     let lines: String = (1..=3000).map(|line| format!("line {line}\n")).collect();
     let shop = Workshop::open(1, &json!({}), &[("src/package/module.py", &lines)]).await;
     let of = Some(shop.session(0).author().attempt);

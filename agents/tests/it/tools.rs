@@ -201,7 +201,7 @@ async fn a_use_of_a_tool_that_is_written_as_text_is_one() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_call_of_a_tool_is_reported_to_the_model() {
+async fn tool_call_errors_are_reported_to_the_model() {
     let mut bench = Bench { errors: 1, ..Bench::default() };
     let calls =
         [("a", "echo", "text"), ("b", "echo", "[]"), ("c", "shout", "{}"), ("d", "flaky", ""), ("e", "echo", "")];
@@ -376,7 +376,7 @@ async fn a_tool_for_replies_that_is_refused_takes_no_form_from_other_turns() {
 }
 
 #[tokio::test]
-async fn what_tools_gave_gives_way_when_the_context_is_full() {
+async fn tool_results_are_truncated_when_the_context_is_full() {
     let mut bench = Bench::default();
     let long = json!({"text": "x".repeat(5000)}).to_string();
     let mut acts: Vec<ScriptedResponse> = (0..8).map(|_| uses(&[("a", "echo", &long)])).collect();
@@ -474,7 +474,7 @@ async fn a_seat_that_needs_tools_says_so_where_there_are_none() {
 }
 
 #[tokio::test]
-async fn what_a_server_refuses_of_turns_and_of_tools_is_left_out_and_remembered() {
+async fn parts_of_turns_and_tools_that_a_server_refuses_stay_omitted() {
     type Refuses = fn(&Value) -> Option<&'static str>;
     fn messages(body: &Value) -> &Vec<Value> {
         body["messages"].as_array().expect("messages")
@@ -521,7 +521,7 @@ async fn what_a_server_refuses_of_turns_and_of_tools_is_left_out_and_remembered(
 }
 
 #[tokio::test]
-async fn calls_are_understood_whatever_stands_around_names_and_arguments() {
+async fn tool_calls_are_understood_with_noise_around_names_and_arguments() {
     for (name, arguments) in [
         ("echo<|channel|>commentary", r#"{"text": "one"}"#),
         (" Echo\n", r#"{"text": "one"}"#),

@@ -12,7 +12,7 @@ use serde_json::json;
 const CODE: &str = "def one():\n    return 1\n\n\ndef two():\n    return 2\n\n\ndef three():\n    return 3\n";
 
 #[tokio::test]
-async fn what_was_viewed_can_be_edited_and_others_learn_what_is_different() {
+async fn viewed_files_can_be_edited_and_stale_readers_see_the_difference() {
     let shop = Workshop::open(2, &json!({}), &[("src/code.py", CODE), ("notes.txt", "hello\n")]).await;
     assert_eq!(shop.found, 2);
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
@@ -90,7 +90,7 @@ async fn lines_come_where_their_author_meant_them_to_whatever_became_of_the_othe
 }
 
 #[tokio::test]
-async fn what_is_written_around_the_workspace_is_noticed_before_anything_is_accepted() {
+async fn external_writes_are_noticed_before_an_edit_is_accepted() {
     let shop = Workshop::open(1, &json!({}), &[("a.py", "a = 1\n"), ("b.py", "b = 1\n")]).await;
     let mut ada = shop.session(0);
     ada.call(json!({"command": "view", "path": "a.py"})).await;
@@ -160,7 +160,7 @@ async fn a_comment_may_stand_beside_lines_that_its_author_has_not_read() {
 }
 
 #[tokio::test]
-async fn what_a_worker_has_said_is_its_own_before_it_edits_here_again() {
+async fn annotations_belong_to_their_worker_before_its_first_edit() {
     let shop = Workshop::open(2, &json!({}), &[("a.py", "# engineer_2: one of one\na = 1\n")]).await;
     let mut ada = shop.session(0);
     ada.call(json!({"command": "view", "path": "a.py"})).await;
@@ -171,7 +171,7 @@ async fn what_a_worker_has_said_is_its_own_before_it_edits_here_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_no_empty_directory_and_what_stays_as_it_is_no_edit() {
+async fn listing_a_missing_directory_and_an_edit_without_change_are_errors() {
     let shop = Workshop::open(2, &json!({}), &[("src/a.py", "a = 1\r\n")]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));
     let result = ada.call(json!({"command": "list", "path": "lib"})).await;
@@ -190,7 +190,7 @@ async fn what_is_not_there_is_no_empty_directory_and_what_stays_as_it_is_no_edit
 }
 
 #[tokio::test]
-async fn what_was_not_shown_of_a_change_has_to_be_viewed_before_anything_is_written() {
+async fn changes_that_were_not_shown_must_be_viewed_before_an_edit() {
     let lines: Vec<String> = (0..200).map(|n| format!("{}\n", "x".repeat(60 + n % 7))).collect();
     let text = lines.concat();
     let shop =
@@ -219,7 +219,7 @@ async fn what_was_not_shown_of_a_change_has_to_be_viewed_before_anything_is_writ
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_served_any_more_keeps_nobody_from_others() {
+async fn a_file_turned_unservable_leaves_other_files_editable() {
     let shop = Workshop::open(1, &json!({}), &[("a.txt", "a\n"), ("b.txt", "b\n")]).await;
     let mut ada = shop.session(0);
     for name in ["a.txt", "b.txt"] {
@@ -234,7 +234,7 @@ async fn a_file_that_is_not_served_any_more_keeps_nobody_from_others() {
 }
 
 #[tokio::test]
-async fn who_may_not_see_a_file_learns_nothing_of_what_is_in_it() {
+async fn edit_results_reveal_nothing_of_unreadable_files() {
     let shop =
         Workshop::open(1, &json!({}), &[("pub/a.py", "a = 1\n"), ("secret/k.py", "PASSWORD = 'hunter2'\n")]).await;
     let mut author = shop.session(0).author().clone();

@@ -203,7 +203,7 @@ async fn a_tree_is_looked_at_as_the_directory_is() {
 }
 
 #[tokio::test]
-async fn what_is_left_out_of_a_merge_is_named() {
+async fn files_omitted_from_a_merge_are_named() {
     let small = json!([{"name": "small", "for": "/files/*", "expr": "self.bytes < 100"}]);
     let spec = json!({"isolation": "worktree", "invariants": small});
     let shop = Workshop::open(1, &spec, &[("a.py", "a = 1\n"), ("b.txt", "b\n")]).await;
@@ -229,7 +229,7 @@ async fn what_is_left_out_of_a_merge_is_named() {
 }
 
 #[tokio::test]
-async fn what_a_sparse_checkout_keeps_away_stays_in_what_is_merged() {
+async fn files_outside_a_sparse_checkout_stay_in_a_merge() {
     let files = [("x/a", "a\n"), ("y/b", "b\n")];
     let shop = Workshop::open(1, &json!({"isolation": "worktree"}), &files).await;
     let root = shop.directory.path();

@@ -34,7 +34,7 @@ mod tests {
     use super::entries;
 
     #[test]
-    fn every_code_of_a_finding_or_a_refusal_can_be_explained() {
+    fn every_code_of_a_finding_or_a_rejection_can_be_explained() {
         let refusals = Code::ALL.iter().map(|code| code.as_str());
         let findings = patchboard_protocols::codes().map(|(code, ..)| *code);
         for code in refusals.chain(findings) {

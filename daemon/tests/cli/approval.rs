@@ -66,7 +66,7 @@ fn a_board_waits_for_an_answer_and_goes_on_with_it() {
 }
 
 #[test]
-fn who_is_asked_sees_what_would_not_be_seen() {
+fn approval_questions_show_invisible_characters() {
     let sandbox = Sandbox::new();
     let hidden = r#"intent: "be\u200Bcause\u202Eof\U000E0041\u2066it\u00AD\uFEFF""#;
     let blueprint = NOTES
@@ -113,7 +113,7 @@ fn a_denial_is_reported_to_the_worker_who_asks_again() {
 }
 
 #[test]
-fn an_answer_that_is_refused_leaves_no_trace() {
+fn a_rejected_answer_leaves_the_journal_unchanged() {
     let (sandbox, _) = asked();
     let eyes = std::fs::read_to_string(sandbox.path().join("asked.yaml")).expect("a blueprint");
     sandbox.write("eyes.yaml", eyes.replace("approval: {by: boss}", "approval: {by: boss, four_eyes: true}"));

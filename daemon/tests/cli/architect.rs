@@ -74,7 +74,7 @@ fn a_blueprint_is_written_for_a_request_and_can_be_checked_and_read() {
 }
 
 #[test]
-fn what_is_no_blueprint_is_refused_with_the_findings_after_so_many_repairs() {
+fn an_invalid_blueprint_is_rejected_with_its_findings_after_all_repairs() {
     let sandbox = Sandbox::new();
     let model = saying(vec![broken()]);
     let arguments = ["architect", "x", "-o", "x.yaml", "--repairs", "1", "--output", "json"];
@@ -182,7 +182,7 @@ fn a_boards_budget_includes_what_its_blueprint_cost() {
 }
 
 #[test]
-fn a_blueprint_that_needs_a_word_waits_for_it_where_nobody_is_at_the_terminal() {
+fn a_blueprint_that_needs_approval_waits_without_a_terminal() {
     let sandbox = Sandbox::new();
     let model = saying(vec![with_input()]);
     for arguments in [
@@ -198,7 +198,7 @@ fn a_blueprint_that_needs_a_word_waits_for_it_where_nobody_is_at_the_terminal() 
 }
 
 #[test]
-fn what_the_model_wrote_as_request_is_kept_and_the_command_that_goes_on_is_reported() {
+fn the_request_of_the_architect_is_kept_and_the_next_command_printed() {
     let sandbox = Sandbox::new();
     let mut answer = blueprint();
     let question = format!("Do `owls` sleep? {} It's the end", "So? ".repeat(100));
@@ -275,7 +275,7 @@ fn a_file_is_run_with_documents_and_they_replace_nothing() {
 }
 
 #[test]
-fn what_cannot_be_written_is_reported_before_anybody_is_asked() {
+fn an_unwritable_output_is_reported_before_the_model_is_called() {
     let sandbox = Sandbox::new();
     let model = saying(vec![with_input()]);
     sandbox.write("old.yaml", "mine");
@@ -300,7 +300,7 @@ fn what_cannot_be_written_is_reported_before_anybody_is_asked() {
 }
 
 #[test]
-fn what_cannot_be_written_in_the_end_is_printed() {
+fn a_blueprint_that_cannot_be_written_is_printed() {
     for command in [&["architect", "x"][..], &["run", "--architect", "x"]] {
         let sandbox = Sandbox::new();
         let path = sandbox.path().join("owls.yaml");

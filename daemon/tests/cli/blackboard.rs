@@ -184,7 +184,7 @@ fn after_four_rounds_everybody_answers_and_the_vote_chooses() {
 }
 
 #[test]
-fn who_contradict_each_other_talk_it_over_where_nobody_else_hears_it() {
+fn contradicting_experts_talk_in_a_room_hidden_from_others() {
     let conflict = "{\"conflict list\": [{\"agent\": \"expert_1\", \"message\": \"It is 7.\"}, \
         {\"agent\": \"Expert 2\", \"message\": \"It is 8.\"}]}";
     let board = Board::played(
@@ -381,7 +381,7 @@ fn one_more_agent_is_one_more_entry() {
 }
 
 #[test]
-fn what_is_shipped_has_nothing_to_find_fault_with() {
+fn the_shipped_blackboard_passes_check_without_warnings() {
     let sandbox = Sandbox::new();
     sandbox.write("blackboard.yaml", TEXT);
     sandbox.run(&["check", "blackboard.yaml", "--deny-warnings"]).expect_exit(0);

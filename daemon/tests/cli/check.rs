@@ -143,7 +143,7 @@ fn a_run_and_its_log_count_the_calls_that_show_too_little_and_name_the_worst() {
 }
 
 #[test]
-fn what_a_view_has_no_room_for_is_found_before_and_said_by_a_run_and_its_log() {
+fn view_shortages_are_reported_by_check_run_and_log() {
     let sandbox = Sandbox::new();
     sandbox.write("reading.yaml", READER);
     let documents = vec!["word ".repeat(560); 5];
@@ -308,7 +308,7 @@ fn every_command_explains_itself_with_examples() {
 }
 
 #[test]
-fn schemas_are_printed_and_standard_input_stands_for_a_file() {
+fn schemas_are_printed_and_standard_input_serves_as_a_file() {
     let sandbox = Sandbox::new();
     for (arguments, member) in [(&["schema"][..], "workers"), (&["schema", "department"], "promises")] {
         let schema: serde_json::Value = sandbox.run(arguments).expect_exit(0).json();

@@ -18,7 +18,7 @@ fn last_reply(state: &Value) -> &str {
 }
 
 #[test]
-fn what_is_ambiguous_is_asked_and_the_next_words_go_on_from_there() {
+fn ambiguous_requests_are_clarified_and_the_next_message_continues() {
     let (sandbox, voices) = (sandbox(), voices());
     let model = ["--model-url", &voices.url, "--model", "m"];
     let begin = ["--output", "json", "run", "clipboard.yaml", "--request"];

@@ -55,7 +55,7 @@ fn nothing_is_wrong_with_a_set_up_that_works() {
 }
 
 #[test]
-fn a_configuration_that_is_refused_is_exit_2_and_the_rest_is_looked_at() {
+fn an_invalid_configuration_exits_with_2_and_other_checks_continue() {
     let sandbox = healthy();
     for (text, words) in [
         ("[models.default]\nurl = 3\n", "patchboard.toml"),
@@ -370,7 +370,7 @@ fn a_model_that_can_do_everything_is_asked_four_times_and_costs_its_price() {
 }
 
 #[test]
-fn what_a_server_refuses_is_found_by_trying() {
+fn unsupported_parameters_of_a_server_are_found_by_trying() {
     type Refuses = fn(&Value) -> Option<&'static str>;
     type Case<'a> = (&'a str, Refuses, &'a [(&'a str, Value)]);
     let cases: [Case<'_>; 12] = [

@@ -69,7 +69,7 @@ fn is_run(line: &Line) -> bool {
 
 #[cfg(unix)]
 #[test]
-fn what_is_shown_to_people_does_what_it_says() {
+fn documented_commands_succeed() {
     let directory = tempfile::tempdir().expect("a directory can be made");
     std::os::unix::fs::symlink(root().join("blueprints"), directory.path().join("blueprints")).expect("a link");
     let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();

@@ -52,7 +52,7 @@ fn every_shipped_blueprint_is_drawn_in_every_notation_and_always_the_same() {
 }
 
 #[test]
-fn what_is_appended_is_led_to_who_reads_the_array() {
+fn graph_edges_lead_from_an_append_to_readers_of_the_array() {
     let drawn = graph(&Sandbox::new(), &[]);
     assert_eq!(edges(&drawn, "reads"), ["/notes checker", "/notes writer", "/request writer"]);
     assert_eq!(edges(&drawn, "writes"), ["checker /answer", "checker /notes/*/status", "writer /notes/-"]);
@@ -79,7 +79,7 @@ fn the_flow_and_the_neighbourhood_leave_the_rest_out() {
 }
 
 #[test]
-fn a_blueprint_with_errors_is_refused_as_by_check() {
+fn a_blueprint_with_errors_is_rejected_as_by_check() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", NOTES.replace("run: checker", "run: chekcer"));
     let ran = sandbox.run(&["graph", "bad.yaml"]).expect_exit(2);

@@ -58,7 +58,7 @@ fn a_ticket_goes_to_the_next_who_can_once_one_refuses() {
 }
 
 #[test]
-fn who_handed_it_over_is_refused_from_then_on() {
+fn a_former_owner_is_rejected_after_its_handoff() {
     // The change of owner also triggers ada, who still tries to answer the ticket. Ada's call runs before the new owner
     // gets a slot.
     let sandbox = changed(&[
@@ -92,7 +92,7 @@ fn question(ran: &Value) -> (String, Value) {
 }
 
 #[test]
-fn what_nobody_answers_is_asked_for_again_and_then_of_a_person() {
+fn an_unanswered_handoff_is_retried_and_then_put_to_a_person() {
     let sandbox = changed(&[
         ("timeout_ms: 600000", "timeout_ms: 150"),
         (
@@ -121,7 +121,7 @@ fn what_nobody_answers_is_asked_for_again_and_then_of_a_person() {
 }
 
 #[test]
-fn what_nobody_can_take_is_given_back_if_a_person_says_so() {
+fn a_handoff_without_a_capable_agent_is_returned_on_a_ruling() {
     let again =
         "              state: PENDING\n      - [{op: add, path: /tasks/ticket/answer, value: Then I do it myself.}]\n";
     let sandbox = changed(&[
@@ -146,7 +146,7 @@ fn what_nobody_can_take_is_given_back_if_a_person_says_so() {
 }
 
 #[test]
-fn what_everybody_refuses_is_given_back_and_so_is_what_cannot_be_used() {
+fn handoffs_rejected_by_every_agent_or_invalid_are_returned() {
     let again =
         "              state: PENDING\n      - [{op: add, path: /tasks/ticket/answer, value: Then I do it myself.}]\n";
     let refuses = "      - - {op: replace, path: /handoffs/h1.2/state, value: REJECTED}\n        - {op: add, path: /handoffs/h1.2/rejection, value: {by: cyd, reason: Neither is it mine.}}\n";
@@ -214,7 +214,7 @@ fn a_piece_of_work_is_handed_over_once_at_a_time() {
 }
 
 #[test]
-fn what_a_person_gives_to_somebody_is_given_back_while_another_request_is_under_way() {
+fn a_handoff_assigned_by_a_person_is_returned_while_another_is_pending() {
     // Every agent rejects the first request, so a person is asked. Meanwhile its owner asks for a capability that no
     // agent has, so a second question is pending.
     let also = "              state: PENDING\n      - - op: add\n          path: /handoffs/h2\n          value: {request_id: h2, from_agent: ada, reason: To be sure., capabilities_required: [law], timeout_ms: 600000, context: {content_type: text/plain, content: \"\"}, task: ticket, state: PENDING}\n      - {pass: It is mine still.}\n      - [{op: add, path: /tasks/ticket/answer, value: Then I do it myself.}]\n";
@@ -387,7 +387,7 @@ fn a_board_makes_exactly_the_moves_of_the_table() {
 }
 
 #[test]
-fn nobody_hands_over_what_is_anothers_or_what_another_cannot_do() {
+fn handoffs_of_foreign_tasks_or_to_incapable_agents_are_rejected() {
     let sandbox = changed(&[]);
     let judged = |document: &Value, worker: &str, patch: &Value| {
         sandbox.write("now.json", document.to_string());

@@ -89,7 +89,7 @@ fn a_view_is_asked_for_places_that_are_there() {
 }
 
 #[test]
-fn what_a_proposal_rests_on_is_shown_by_the_view_and_by_why() {
+fn view_and_why_show_the_read_set_of_a_proposal() {
     let sandbox = Sandbox::new();
     let blueprint = r#"
 blueprint: 1
@@ -407,7 +407,7 @@ fn cut_board(sandbox: &Sandbox, id: &str, records: i64) {
 }
 
 #[test]
-fn a_journal_that_ends_inside_a_step_is_refused_by_all_that_make_its_board() {
+fn a_journal_that_ends_inside_a_step_is_rejected_by_rebuilding_commands() {
     // Records: created scheduled invoked, rejected invoked, committed scheduled invoked, committed ended.
     let inside = [(1, "scheduled"), (2, "invoked"), (4, "invoked"), (6, "scheduled"), (7, "invoked"), (9, "ended")];
     for (records, missing) in inside {

@@ -101,7 +101,7 @@ fn a_board_inside_is_a_board_like_any_other() {
 }
 
 #[test]
-fn what_is_wrong_inside_is_found_where_it_stands() {
+fn errors_of_nested_boards_are_reported_at_their_position() {
     let sandbox = sandbox();
     sandbox.write("parts/counter.yaml", COUNTER.replace("reads: [/trimmed]", "reads: [/trimed]"));
     let check = sandbox.run(&["check", "outer.yaml"]).expect_exit(2).stdout;
@@ -113,7 +113,7 @@ fn what_is_wrong_inside_is_found_where_it_stands() {
 }
 
 #[test]
-fn what_a_view_inside_has_no_room_for_is_found_before_and_said_by_the_run() {
+fn nested_view_shortages_are_reported_by_check_and_run() {
     let sandbox = sandbox();
     sandbox.write(
         "parts/counter.yaml",

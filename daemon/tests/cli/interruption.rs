@@ -144,7 +144,7 @@ fn a_terminal_that_is_gone_stops_the_run_and_its_programs() {
 }
 
 #[test]
-fn an_interrupt_does_not_wait_for_the_next_attempt_of_a_call_that_is_refused() {
+fn an_interrupt_ends_the_run_before_the_next_attempt_of_a_rejected_call() {
     let mut held = Held::new();
     held.send("-INT");
     held.hear("pausing, calls running: 1");
@@ -385,7 +385,7 @@ fn a_board_that_runs_elsewhere_is_not_taken_by_mistake() {
 }
 
 #[test]
-fn a_run_whose_board_was_taken_over_does_not_advise_to_take_it_back() {
+fn a_run_after_a_takeover_reports_the_fence_without_resume_advice() {
     let mut held = Held::new();
     let mut taker = held
         .sandbox
@@ -482,7 +482,7 @@ fn a_kill_during_a_call_of_a_model_spends_that_call_again_and_the_ledger_says_so
 }
 
 #[test]
-fn a_retry_whose_answer_breaks_off_is_charged_as_one() {
+fn a_retry_with_a_broken_off_answer_is_charged_as_a_retry() {
     let sandbox = Sandbox::new();
     sandbox.write("model.yaml", notes_by("llm", "    limits: {reply_tokens: 40, timeout: 1s, attempts: 2}\n"));
     let endpoint = Endpoint::new(vec![ScriptedResponse::BreakOff]);

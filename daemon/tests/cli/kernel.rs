@@ -170,7 +170,7 @@ fn hashes_compare_between_runs() {
 }
 
 #[test]
-fn a_refused_blueprint_is_reported_with_exit_2() {
+fn a_rejected_blueprint_is_reported_with_exit_2() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", crate::sandbox::NOTES.replace("run: checker", "run: nobody"));
     let ran = sandbox.run_with(&["kernel", "bad.yaml", "--output", "json"], APPEND).expect_exit(2);

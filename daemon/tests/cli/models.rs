@@ -65,7 +65,7 @@ fn a_fallback_serves_while_a_model_is_away_and_what_it_refuses() {
 }
 
 #[test]
-fn what_no_model_of_a_chain_takes_fails_and_what_needs_an_operator_everywhere_pauses() {
+fn requests_refused_by_every_model_fail_and_operator_errors_pause() {
     let refuses =
         || ScriptedResponse::Say(400, "", r#"{"error":{"message":"flagged","code":"content_filter"}}"#.into());
     let keyless = || ScriptedResponse::Say(401, "", "no key".into());
@@ -123,7 +123,7 @@ fn a_key_is_printed_by_a_program_and_asked_for_again_when_it_is_refused() {
 }
 
 #[test]
-fn money_is_reported_and_bounds_a_board_whose_models_have_prices() {
+fn money_is_reported_and_limited_for_boards_with_priced_models() {
     let endpoint = Endpoint::new(vec![note()]);
     let config = |price: &str| format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n{price}\n", endpoint.url);
     let priced = "price = { input = 2.5, cached = 1.25, output = 10, currency = \"EUR\" }";
@@ -189,7 +189,7 @@ fn a_reply_that_has_more_room_is_reserved_with_that_room() {
 }
 
 #[test]
-fn a_fallback_that_is_too_dear_ends_no_board_whose_model_comes_back() {
+fn a_board_waits_for_its_model_rather_than_an_unaffordable_fallback() {
     let first = Endpoint::new(vec![ScriptedResponse::Say(503, "retry-after: 3\r\n", "away".into()), note()]);
     let dear = Endpoint::new(vec![note()]);
     let sandbox = sandbox(&format!(
@@ -206,7 +206,7 @@ fn a_fallback_that_is_too_dear_ends_no_board_whose_model_comes_back() {
 }
 
 #[test]
-fn what_a_server_repeats_of_the_environment_stands_nowhere() {
+fn environment_secrets_repeated_by_a_server_are_redacted() {
     let reply = r#"[{"op":"add","path":"/notes/-","value":{"text":"hush-tenant-0123456789 and hush-code-0123456789","status":"draft"}}]"#;
     let endpoint = Endpoint::new(vec![ScriptedResponse::answer(reply, 10, 5)]);
     let sandbox = sandbox(&format!(
@@ -227,7 +227,7 @@ fn what_a_server_repeats_of_the_environment_stands_nowhere() {
 }
 
 #[test]
-fn what_a_server_repeats_in_the_call_of_a_tool_stands_nowhere() {
+fn secrets_repeated_in_a_tool_call_are_redacted() {
     let secrets = ["sk-secret-0123456789", "hush-literal-0123456789", "hush/query/0123456789"];
     let answer = json!({"patch": [{"op": "replace", "path": "/answer", "value": secrets.join(" and ")}]});
     let endpoint = Endpoint::new(vec![ScriptedResponse::call_tools(&[("c1", "answer", &answer.to_string())], 100, 10)]);

@@ -113,7 +113,7 @@ fn a_board_that_is_taken_up_again_keeps_its_mode() {
 }
 
 #[test]
-fn what_cannot_be_left_out_and_what_does_not_go_together_is_refused_and_help_teaches_the_parts() {
+fn invalid_ablations_are_rejected_and_help_lists_the_parts() {
     let sandbox = Sandbox::new();
     let run = |more: &[&str]| sandbox.run(&[&["run", "notes.yaml", "-r", REQUEST][..], more].concat());
     for wrong in [&["--ablate", "journal"][..], &["--system", "other"], &["--system", "plain", "--ablate", "patch"]] {

@@ -133,7 +133,7 @@ fn a_negotiation_may_be_longer_than_a_view_has_room_for() {
 }
 
 #[test]
-fn nobody_speaks_for_another_and_nobody_speaks_out_of_order() {
+fn foreign_and_out_of_order_messages_are_rejected() {
     for (change, code) in [
         (("kind: counter, ts: 4, from: buyer", "kind: counter, ts: 4, from: seller"), "value_not_granted"),
         (("kind: counter, ts: 4, from: buyer", "kind: evaluate, ts: 4, from: buyer"), "value_not_granted"),
@@ -172,7 +172,7 @@ rules:
 "##;
 
 #[test]
-fn whoever_opens_it_names_a_profile_and_every_evaluator_is_heard() {
+fn the_opener_names_a_profile_and_every_evaluator_is_heard() {
     let sandbox =
         changed(&[("trigger: start, run: negotiator", "trigger: start, run: opener"), ("\nrules:\n", OTHERS)]);
     sandbox.run(&["check", "--deny-warnings", "negotiation.yaml"]).expect_exit(0);
@@ -198,7 +198,7 @@ fn whoever_opens_it_names_a_profile_and_every_evaluator_is_heard() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_reported_and_nothing_begins() {
+fn invalid_negotiation_settings_are_reported_before_the_start() {
     let sandbox = changed(&[("draft.days > 3 || draft.price >= 50", "draft.days > 3 || prise >= 50")]);
     let ran = run(&sandbox, &json!({})).expect_exit(4);
     assert!(ran.stderr.contains("not_configured") && ran.stderr.contains("what is fast is dear"), "{}", ran.stderr);
@@ -266,7 +266,7 @@ fn a_party_ends_it_by_saying_so() {
 }
 
 #[test]
-fn what_belongs_to_another_negotiation_takes_no_round() {
+fn messages_of_another_negotiation_leave_the_round_unchanged() {
     let sandbox = changed(&[("ts: 2, from: seller,", "ts: 2, from: seller, corr: c-8,")]);
     let ran = run(&sandbox, &json!({"round_timeout_ms": 1000})).expect_exit(0).json();
     let negotiation = negotiation(&ran);

@@ -94,7 +94,7 @@ fn a_run_that_is_killed_while_its_provider_is_away_goes_on_where_it_was() {
 }
 
 #[test]
-fn what_an_operator_must_mend_pauses_the_run_and_resume_tries_again() {
+fn operator_errors_pause_the_run_and_resume_retries() {
     let sandbox = sandbox("");
     let refused =
         ScriptedResponse::Say(401, "", r#"{"error":{"message":"Incorrect API key provided: sk-live-12345"}}"#.into());
@@ -115,7 +115,7 @@ fn what_an_operator_must_mend_pauses_the_run_and_resume_tries_again() {
 }
 
 #[test]
-fn what_was_given_up_is_taken_up_again_by_command() {
+fn invocations_given_up_are_retried_by_command() {
     let sandbox = sandbox("    limits: {attempts: 1}\n");
     let endpoint = Endpoint::new(vec![ScriptedResponse::answer("I would rather not", 10, 5), note()]);
     let ran = sandbox.run(&run(&endpoint.url, &["--output", "json"])).expect_exit(4);
@@ -161,7 +161,7 @@ fn the_commands_that_are_named_reach_the_same_boards_and_models() {
 }
 
 #[test]
-fn a_retry_that_is_only_recorded_calls_nobody_and_its_records_name_who_did_it() {
+fn a_retry_without_a_run_is_only_recorded_with_its_principal() {
     let sandbox = sandbox("    limits: {attempts: 1}\n");
     let endpoint = Endpoint::new(vec![ScriptedResponse::answer("I would rather not", 10, 5), note()]);
     sandbox.run(&run(&endpoint.url, &[])).expect_exit(4);

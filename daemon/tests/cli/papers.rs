@@ -38,7 +38,7 @@ fn votes_in_a_file_become_a_decision() {
 }
 
 #[test]
-fn votes_and_policies_that_cannot_be_meant_are_refused() {
+fn invalid_votes_and_policies_are_rejected() {
     let sandbox = Sandbox::new();
     let refused = |votes: &str, more: &[&str], says: &str| {
         let arguments = [&["room", "decide", "-"], more].concat();

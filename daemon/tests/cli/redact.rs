@@ -35,7 +35,7 @@ impl Sandbox {
 }
 
 #[test]
-fn what_is_erased_is_in_no_file_and_the_board_still_answers() {
+fn redacted_values_leave_every_file_and_the_board_still_answers() {
     let sandbox = finished();
     assert!(!holding(&sandbox.data()).is_empty());
     sandbox.write("heads.jsonl", sandbox.run(&["heads", "--output", "json"]).expect_exit(0).stdout);
@@ -75,7 +75,7 @@ fn what_is_erased_is_in_no_file_and_the_board_still_answers() {
 }
 
 #[test]
-fn what_was_altered_in_place_of_what_was_erased_is_noticed() {
+fn altered_redaction_marks_are_detected() {
     let sandbox = finished();
     sandbox.asked("redact", &["/request/topic"]).expect_exit(0);
     let file = sandbox.data().join("patchboard.db");
@@ -113,7 +113,7 @@ fn without_the_salt_only_the_chain_is_verified_and_that_is_said() {
 }
 
 #[test]
-fn what_cannot_be_erased_is_refused_and_changes_nothing() {
+fn invalid_redactions_are_rejected_and_change_nothing() {
     let sandbox = finished();
     let records = || sandbox.asked("log", &[]).expect_exit(0).lines().len();
     let before = records();
@@ -154,7 +154,7 @@ fn a_cassette_loses_what_its_board_lost_and_says_so_when_it_is_played() {
 }
 
 #[test]
-fn vacuum_gives_back_what_nobody_needs() {
+fn vacuum_frees_unused_texts() {
     let sandbox = finished();
     let file = sandbox.data().join("patchboard.db");
     let connection = rusqlite::Connection::open(&file).expect("it can be opened");

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::sandbox::Sandbox;
 
 #[test]
-fn what_was_refused_on_a_board_is_counted_by_worker_stage_and_code() {
+fn rejections_are_counted_by_worker_stage_and_code() {
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.run(&["run", "notes.yaml", "--request", r#"{"topic":"x"}"#, "-q"]).code, 0);
     let ran = sandbox.run(&["rejections", "last", "--output", "json"]);

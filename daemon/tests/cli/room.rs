@@ -67,7 +67,7 @@ fn vote(critic: &str, artifact: &str, score: f64, confidence: f64) -> Value {
 }
 
 #[test]
-fn what_is_sent_back_is_proposed_anew_until_it_is_approved() {
+fn a_proposal_sent_back_is_revised_until_approved() {
     let votes = |critic: &str| vec![vote(critic, "plan-1", 6.0, 0.9), vote(critic, "plan-2", 9.0, 0.9)];
     let sandbox = room(&[("ann", votes("ann")), ("bob", votes("bob")), ("cem", votes("cem"))], &json!({}));
     let ran = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).expect_exit(0).json();
@@ -143,7 +143,7 @@ fn a_person_rules_over_what_the_votes_do_not_decide() {
 }
 
 #[test]
-fn where_no_person_rules_it_is_sent_back() {
+fn an_expired_ruling_requests_a_revision() {
     let votes = vec![vote("ann", "plan-1", 9.0, 0.2), vote("ann", "plan-2", 9.0, 0.9)];
     let sandbox = room(&[("ann", votes)], &json!({}));
     let fragment = fs::read_to_string(shipped("fragments/room.yaml")).expect("the fragment can be read");
@@ -163,7 +163,7 @@ fn where_no_person_rules_it_is_sent_back() {
 }
 
 #[test]
-fn what_is_decided_stays_as_it_was() {
+fn room_decisions_are_immutable() {
     let votes = vec![vote("ann", "plan-1", 6.0, 0.9), vote("ann", "plan-2", 9.0, 0.9)];
     let sandbox = room(&[("ann", votes)], &json!({}));
     let text = fs::read_to_string(sandbox.path().join("room.json")).expect("it can be read");
@@ -187,7 +187,7 @@ fn what_is_decided_stays_as_it_was() {
 }
 
 #[test]
-fn who_abstains_on_a_board_tells_no_numbers_and_others_do() {
+fn abstaining_critics_give_no_scores_and_others_must() {
     let silent = json!({"artifact_id": "plan-1", "critic_id": "bob", "abstain": true});
     let short = json!({"artifact_id": "plan-1", "critic_id": "cem", "score": 9});
     let critics = [
@@ -242,7 +242,7 @@ fn when_the_window_is_over_the_votes_that_are_there_decide() {
 }
 
 #[test]
-fn a_second_decision_and_a_vote_on_nothing_are_refused() {
+fn a_second_decision_and_a_vote_on_a_missing_artifact_are_rejected() {
     let votes = |critic: &str| vec![vote(critic, "nothing", 9.0, 0.9), vote(critic, "plan-1", 9.0, 0.9)];
     let sandbox = room(&[("ann", votes("ann")), ("bob", votes("bob"))], &json!({}));
     let done = sandbox.run(&["--output", "json", "run", "room.json", "--request", "{}"]).expect_exit(0).json();

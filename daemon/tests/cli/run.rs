@@ -25,7 +25,7 @@ fn a_run_that_is_done_prints_its_result_and_exits_with_0() {
 }
 
 #[test]
-fn progress_goes_to_stderr_and_says_who_works_and_what_was_refused_and_why() {
+fn progress_on_stderr_shows_workers_and_rejections_with_reasons() {
     let sandbox = Sandbox::new();
     let ran = sandbox.run(&["run", "notes.yaml", "--request", REQUEST]).expect_exit(0);
     for part in [
@@ -83,7 +83,7 @@ fn nothing_an_agent_writes_reaches_the_terminal_unescaped() {
 }
 
 #[test]
-fn a_refused_blueprint_or_request_makes_no_board() {
+fn a_rejected_blueprint_or_request_creates_no_board() {
     let sandbox = Sandbox::new();
     sandbox.write("bad.yaml", NOTES.replace("run: checker", "run: nobody"));
     let run = |blueprint: &str, request: &str| {
@@ -163,7 +163,7 @@ done: {when: has(state.report)}
 "#;
 
 #[test]
-fn an_element_whose_condition_cannot_be_evaluated_is_named_and_no_join_passes_over_it() {
+fn an_element_with_an_undecidable_condition_is_named_and_blocks_joins() {
     let sandbox = Sandbox::new();
     sandbox.write("sacks.yaml", SACKS);
     let ran = sandbox.run(&["run", "sacks.yaml", "--output", "json"]).expect_exit(4);
@@ -314,7 +314,7 @@ fn a_miss_shows_how_the_view_differs_and_the_result_that_a_call_failed() {
 }
 
 #[test]
-fn a_join_that_wakes_nobody_is_named() {
+fn a_join_that_triggers_no_worker_is_named() {
     let sandbox = Sandbox::new();
     let text = "\
 blueprint: 2
@@ -342,7 +342,7 @@ done: {when: has(state.report)}
 }
 
 #[test]
-fn a_board_whose_last_records_are_gone_is_not_gone_on_with() {
+fn resume_rejects_a_board_with_lost_records() {
     let sandbox = Sandbox::new();
     sandbox.run(&["run", "notes.yaml", "-r", REQUEST, "-q"]).expect_exit(0);
     let journal = Connection::open(sandbox.path().join(".patchboard/patchboard.db")).expect("it is a database");
@@ -388,7 +388,7 @@ fn a_database_that_is_gone_is_missed_by_its_marks() {
 }
 
 #[test]
-fn boards_are_listed_and_found_by_what_tells_them_apart() {
+fn boards_are_listed_and_found_by_a_unique_prefix() {
     let sandbox = Sandbox::new();
     let run = || sandbox.run(&["run", "notes.yaml", "--request", REQUEST, "--output", "json"]).expect_exit(0).json();
     let ids: Vec<String> = (0..2).map(|_| run()["board"].as_str().expect("an id is text").to_owned()).collect();
@@ -426,7 +426,7 @@ fn a_blueprint_without_rules_is_not_run() {
 }
 
 #[test]
-fn a_board_whose_only_busy_branch_is_stopped_exits_with_3_and_still_hears_signals() {
+fn a_run_with_only_stopped_branches_exits_with_3_and_takes_signals() {
     let sandbox = Sandbox::new();
     let blueprint = r"
 blueprint: 1

@@ -138,7 +138,7 @@ fn elsewhere_the_worker_is_shown_the_board_of_that_moment() {
 }
 
 #[test]
-fn a_program_that_was_changed_comes_to_something_else() {
+fn a_changed_program_gives_a_different_step_outcome() {
     let sandbox = Sandbox::new();
     let program = |text: &str| {
         let reply = json!({"patch": [{"op": "add", "path": "/notes/-", "value": {"text": text, "status": "draft"}}]});
@@ -172,7 +172,7 @@ fn a_record_that_is_missing_is_named() {
 }
 
 #[test]
-fn what_cannot_be_stepped_is_refused_with_what_to_do() {
+fn invalid_steps_are_rejected_with_advice() {
     let sandbox = finished();
     let refused = |at, worker, more: &[&str]| sandbox.step(at, worker, more).expect_exit(2).error();
     assert_eq!(refused(5, "nobody", &[])["code"], "no_such_worker");
@@ -195,7 +195,7 @@ fn what_cannot_be_stepped_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn who_edits_files_is_answered_for_by_hand_only() {
+fn a_file_editing_worker_is_stepped_only_with_a_given_reply() {
     let sandbox = Sandbox::new();
     crate::tools::played(&sandbox, 9);
     let records = sandbox.journal();

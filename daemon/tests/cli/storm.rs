@@ -247,12 +247,12 @@ fn a_manager_and_engineers_work_on_one_repository() {
     let (result, _) = stdout.split_once("\n\nboard ").expect("a result, and what the board came to");
     let verdict: Value = serde_json::from_str(result).expect("JSON");
     assert!(verdict["notes"].is_string(), "what `done` is about comes first: {stdout}");
-    who_edited_what_is_reported(&sandbox, &log.stdout);
+    log_and_why_report_the_author_of_an_edit(&sandbox, &log.stdout);
     edits_are_counted(&sandbox);
-    what_an_edit_wrote_can_be_erased(&sandbox);
+    the_text_of_an_edit_can_be_redacted(&sandbox);
 }
 
-fn who_edited_what_is_reported(sandbox: &Sandbox, log: &str) {
+fn log_and_why_report_the_author_of_an_edit(sandbox: &Sandbox, log: &str) {
     let line = log.lines().find(|line| line.contains("total of all")).expect("the last edit of the file");
     assert!(line.contains("engineer_2 #") && line.contains("edits calc/text.py to version 3 “total of all”"), "{line}");
     assert!(!log.contains("(direct)") && log.contains(": external edits "), "{log}");
@@ -331,7 +331,7 @@ fn edits_are_counted(sandbox: &Sandbox) {
     assert_eq!(sandbox.run(&["edits", "last", "--score", "5"]).code, 2);
 }
 
-fn what_an_edit_wrote_can_be_erased(sandbox: &Sandbox) {
+fn the_text_of_an_edit_can_be_redacted(sandbox: &Sandbox) {
     let records = sandbox.run(&["log", "last", "--output", "json"]).expect_exit(0).lines();
     let holds =
         |record: &&Value| record["written"].as_str().is_some_and(|edit| edit.contains("result = add(result, x)"));
@@ -349,7 +349,7 @@ fn what_an_edit_wrote_can_be_erased(sandbox: &Sandbox) {
 
 /// An engineer gives up for good without a report: its task is reassigned, and the run finishes.
 #[test]
-fn an_engineer_who_gives_up_holds_up_nobody() {
+fn a_run_finishes_after_an_engineer_gives_up() {
     let sandbox = repository();
     let mut blueprint = scripted();
     let work = blueprint["workers"]["engineer_2"]["script"].as_array().expect("a script").clone();
@@ -388,7 +388,7 @@ fn an_engineer_who_gives_up_holds_up_nobody() {
 }
 
 #[test]
-fn a_workspace_that_nobody_has_set_up_is_missed_before_anything_begins() {
+fn a_missing_workspace_is_reported_before_the_run() {
     let sandbox = repository();
     let request = json!({"task": "Write what is missing."}).to_string();
     let ran = sandbox.run(&["run", "storm.json", "--request", &request]).expect_exit(2);

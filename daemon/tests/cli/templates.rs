@@ -49,7 +49,7 @@ fn each_template_runs_at_once_and_comes_to_its_result() {
 }
 
 #[test]
-fn what_needs_a_person_waits_for_one() {
+fn the_approval_template_waits_for_a_person() {
     let sandbox = Sandbox::new();
     let ran = begun(&sandbox, "approval", 5);
     assert_eq!((&ran["end"], &ran["result"]), (&Value::Null, &json!({})), "{ran}");

@@ -145,7 +145,7 @@ fn no_command_repeats_a_value_of_a_broken_configuration() {
 }
 
 #[test]
-fn what_is_agreed_to_is_shown_without_what_may_be_a_key() {
+fn trust_shows_the_settings_without_possible_secrets() {
     let sandbox = Sandbox::new();
     let text = "[models.default]\nurl = \"https://h/v1\"\nmodel = \"m\"\nheaders = {x = \"s3cret\"}\nquery = {key = \"s3cret\"}\n\
                 [commands.c]\nprogram = [\"sh\"]\nenv = {TOKEN = \"s3cret\"}\n[notify]\nwebhook = \"https://hooks.example/s3cret\"\n";

@@ -88,7 +88,7 @@ fn a_person_is_waited_for_where_the_data_of_the_request_say_so() {
 }
 
 #[test]
-fn what_failed_goes_on_from_its_node_and_nothing_before_it_is_done_again() {
+fn a_failed_workflow_resumes_from_its_failed_node() {
     let sandbox = Sandbox::new();
     let nodes = json!({
         "a": {"output_mapping": {"x": "x"}},
@@ -135,7 +135,7 @@ fn a_workflow_is_resumed_from_nodes_that_it_has_and_that_are_not_running() {
 }
 
 #[test]
-fn what_is_running_is_not_taken_back_and_the_journal_says_so() {
+fn resetting_a_running_node_is_rejected_and_recorded() {
     let sandbox = Sandbox::new();
     // The board waits for an answer, so `a` is RUNNING.
     let nodes = json!({"a": {}});
@@ -202,7 +202,7 @@ fn a_node_for_which_its_worker_has_no_invocation_left_fails() {
 }
 
 #[test]
-fn a_request_that_brings_more_data_than_the_workflow_takes_is_refused() {
+fn a_request_with_too_much_workflow_data_is_rejected() {
     let sandbox = Sandbox::new();
     let scripts = json!({"one": [output("one", json!({}))]});
     let mut blueprint: Value = serde_json::from_str(&blueprint(json!({"one": {}}), scripts)).expect("JSON");
@@ -221,7 +221,7 @@ fn a_request_that_brings_more_data_than_the_workflow_takes_is_refused() {
 }
 
 #[test]
-fn what_is_skipped_bypasses_all_that_waits_for_it() {
+fn skipping_a_node_skips_its_dependants() {
     let sandbox = Sandbox::new();
     let nodes = json!({
         "a": {"output_mapping": {"n": "count"}},
@@ -235,7 +235,7 @@ fn what_is_skipped_bypasses_all_that_waits_for_it() {
 }
 
 #[test]
-fn a_run_names_the_node_whose_condition_could_not_be_evaluated_and_why() {
+fn a_run_names_the_node_with_an_undecidable_condition_and_the_reason() {
     let sandbox = Sandbox::new();
     let nodes = json!({
         "a": {"output_mapping": {"n": "count"}},
@@ -268,7 +268,7 @@ fn no_output_comes_to_a_node_that_does_not_run_and_no_status_leaps() {
 }
 
 #[test]
-fn a_workflow_may_be_in_a_file_and_is_refused_there_before_anything_is_stored() {
+fn an_invalid_workflow_file_is_rejected_with_its_position_before_storage() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "flows/loop.yaml",

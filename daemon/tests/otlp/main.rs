@@ -177,7 +177,7 @@ fn a_failed_call_is_an_error_with_its_code() {
 }
 
 #[test]
-fn nothing_is_exported_where_nobody_says_where_to_and_a_wrong_word_is_reported() {
+fn traces_are_exported_only_to_a_given_endpoint_and_wrong_settings_reported() {
     let (url, received) = collector();
     for variables in [
         &[][..],

@@ -245,7 +245,7 @@ async fn every_route_opens_to_the_scopes_that_it_says_and_to_no_other() {
 }
 
 #[tokio::test]
-async fn a_body_of_any_length_is_refused_before_it_comes() {
+async fn a_body_of_any_length_is_rejected_before_it_is_read() {
     let callers = Callers::new().await;
     let mut asked = Vec::new();
     for (method, template, body, expected) in MATRIX {
@@ -404,7 +404,7 @@ async fn a_list_shows_no_board_that_is_anothers() {
 }
 
 #[tokio::test]
-async fn what_a_token_opened_ends_with_it() {
+async fn streams_and_waits_end_with_their_token() {
     let daemon = Daemon::new();
     let remote = STEPS.replace("agent: script\n    script: [[{op: add, path: /steps/-, value: 1}]]", "agent: remote");
     let made = daemon.post("/v1/boards", &json!({ "source": remote })).await.expect_status(201);
@@ -479,7 +479,7 @@ async fn a_lease_ends_with_the_token_that_has_it() {
 }
 
 #[tokio::test]
-async fn what_administrators_do_beside_the_boards_is_in_the_audit_log() {
+async fn administrator_actions_outside_boards_are_in_the_audit_log() {
     let daemon = Daemon::new();
     let admin = daemon.token("admin");
     let bearer = format!("Bearer {admin}");

@@ -113,7 +113,7 @@ async fn a_run_that_asks_is_gone_on_with_by_the_answer() {
 }
 
 #[tokio::test]
-async fn what_a_worker_asks_is_an_interrupt_that_wants_words() {
+async fn a_question_of_a_worker_is_an_interrupt_that_expects_text() {
     let daemon = Daemon::new();
     let (board, _) = lost(&daemon).await;
     let path = format!("/v1/boards/{board}/agui");

@@ -181,7 +181,7 @@ fn a_command_that_takes_too_long_is_ended_with_all_that_it_began() {
 }
 
 #[test]
-fn what_cannot_be_installed_says_why() {
+fn failed_installations_report_the_cause() {
     let why = installing(Command::new("sh").args(["-c", "echo no network >&2; exit 1"])).expect_err("it fails");
     assert!(why.contains("no network"), "{why}");
     let why = installing(&mut Command::new("no-such-tool")).expect_err("it is not there");

@@ -77,7 +77,7 @@ fn eleven() -> Value {
 }
 
 #[tokio::test]
-async fn whoever_holds_a_lease_edits_and_a_conflict_says_what_there_is_now() {
+async fn lease_holders_edit_files_and_conflicts_show_the_current_content() {
     let office = Office::open().await;
     let (ada, bob) = (office.lease("ada").await, office.lease("bob").await);
     let view = json!({"command": "view", "path": "src/a.py"});
@@ -114,7 +114,7 @@ async fn whoever_holds_a_lease_edits_and_a_conflict_says_what_there_is_now() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_has_a_status_and_a_code() {
+async fn invalid_file_commands_have_a_status_and_a_code() {
     let office = Office::open().await;
     let (ada, bob, eve) = (office.lease("ada").await, office.lease("bob").await, office.lease("eve").await);
     let cases = [
@@ -235,7 +235,7 @@ async fn an_answer_has_the_room_that_is_asked_for_and_what_is_not_in_it_was_not_
 }
 
 #[tokio::test]
-async fn who_shares_a_seat_has_a_name_and_has_read_what_it_has_read() {
+async fn named_callers_of_one_lease_have_separate_read_sets() {
     let office = Office::open().await;
     let lease = office.lease("ada").await;
     let does = async |name: &str, arguments: Value| {
@@ -257,7 +257,7 @@ async fn who_shares_a_seat_has_a_name_and_has_read_what_it_has_read() {
 }
 
 #[tokio::test]
-async fn who_asks_for_several_things_says_what_it_had_heard() {
+async fn ordered_file_requests_state_which_answers_were_received() {
     let office = Office::open().await;
     let path = format!("{}/files", office.lease("ada").await);
     let view = json!({"command": "view", "path": "src/a.py"});
@@ -273,7 +273,7 @@ async fn who_asks_for_several_things_says_what_it_had_heard() {
 }
 
 #[tokio::test]
-async fn a_directory_that_lost_what_is_the_workspaces_own_is_opened_anew() {
+async fn a_directory_that_lost_its_patchboard_folder_is_reopened() {
     let office = Office::at_rest();
     let office = office.begin().await;
     let (ada, bob) = (office.lease("ada").await, office.lease("bob").await);

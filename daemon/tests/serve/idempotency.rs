@@ -191,7 +191,7 @@ async fn a_key_is_apart_for_each_scope_and_its_records_are_found_by_it() {
 }
 
 #[tokio::test]
-async fn a_key_stands_in_no_file() {
+async fn idempotency_keys_appear_in_no_file() {
     const KEY: &str = "Quisquilius-1979";
     let mut daemon = Daemon::new();
     let body = json!({"source": STEPS});

@@ -167,7 +167,7 @@ async fn a_failure_ends_the_attempt_and_a_restart_the_lease() {
 }
 
 #[tokio::test]
-async fn who_waits_at_a_board_that_rests_adds_nothing_to_its_journal_and_hears_when_it_goes_on() {
+async fn a_lease_request_at_a_resting_board_waits_without_adding_records() {
     let mut daemon = Daemon::not_started(&[]);
     std::fs::write(daemon.path().join("patchboard.toml"), "[serve]\nrest_after = \"200ms\"\n").expect("a file");
     daemon.start();

@@ -105,7 +105,7 @@ async fn a_board_that_was_cancelled_stays_so() {
 const READER: &str = include_str!("../reading.yaml");
 
 #[tokio::test]
-async fn what_views_have_no_room_for_is_found_before_and_said_of_a_board_also_at_rest() {
+async fn view_shortages_are_reported_by_checks_and_by_live_or_resting_boards() {
     let mut daemon = Daemon::not_started(&[]);
     std::fs::write(daemon.path().join("patchboard.toml"), "[serve]\nrest_after = \"300ms\"\n").expect("a file");
     daemon.start();

@@ -132,7 +132,7 @@ async fn a_connection_that_waits_for_no_answer_gives_its_place_to_a_new_one() {
 }
 
 #[tokio::test]
-async fn one_caller_that_asks_too_often_is_refused_and_no_other() {
+async fn a_caller_above_its_rate_is_rejected_and_others_are_served() {
     let mut daemon = limited("requests_per_second = 1\nrequests_burst = 5", &["--require-tokens"]);
     let (one, other) = (daemon.token("read"), daemon.token("read"));
     daemon.start();

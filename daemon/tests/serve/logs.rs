@@ -104,7 +104,7 @@ async fn json_logs_are_one_object_a_line_whatever_happens() {
 }
 
 #[tokio::test]
-async fn a_daemon_tells_what_becomes_of_boards_and_requests_only_when_asked() {
+async fn the_daemon_logs_board_events_and_logs_requests_only_when_asked() {
     let mut daemon = Daemon::not_started(&["--log-format", "json"]);
     daemon.start();
     let board = daemon.board().await;

@@ -119,7 +119,7 @@ async fn a_token_opens_its_own_seat_and_a_wider_one_the_seat_that_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_refused_with_a_code() {
+async fn invalid_messages_are_rejected_with_a_code() {
     let (daemon, board, _) = board("").await;
     let token = daemon.token(&format!("seat:{board}/walker"));
     let ping = message("ping", &json!({}));

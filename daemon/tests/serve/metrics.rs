@@ -29,7 +29,7 @@ fn assert_values(text: &str, expected: &[(&str, f64)]) {
 }
 
 #[tokio::test]
-async fn what_became_durable_is_counted_once_and_not_again_after_a_restart() {
+async fn durable_records_are_counted_once_across_a_restart() {
     let mut daemon = Daemon::new();
     let board = daemon.board().await;
     daemon.until(&board, "quiescent").await;

@@ -358,7 +358,7 @@ async fn a_long_wait_for_a_provider_and_its_end_are_one_notice_each() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn boards_whose_calls_were_never_sent_are_reported_and_listed_with_what_they_wait_for() {
+async fn boards_with_unsent_calls_are_reported_and_listed_with_their_reason() {
     let receiver = Receiver::new(200).await;
     let is_back = Arc::new(AtomicBool::new(false));
     let endpoint = {

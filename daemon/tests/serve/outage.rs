@@ -112,7 +112,7 @@ async fn a_long_outage_and_kills_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_that_is_started_again_asks_nobody_before_the_provider_allows_it() {
+async fn a_restarted_daemon_waits_until_the_provider_allows_calls() {
     let endpoint = Endpoint::serving(|_| ScriptedResponse::Say(429, "retry-after: 600\r\n", "slow down".into()));
     let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&format!("[models.default]\nurl = \"{}\"\nmodel = \"m\"\n", endpoint.url));

@@ -34,7 +34,7 @@ fn walking() -> Endpoint {
 }
 
 #[tokio::test]
-async fn what_can_change_changes_and_what_cannot_is_said() {
+async fn reload_applies_changeable_settings_and_reports_the_others() {
     let (first, second) = (walking(), walking());
     let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&model(&first));
@@ -86,7 +86,7 @@ async fn what_can_change_changes_and_what_cannot_is_said() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_is_refused_changes_nothing() {
+async fn a_rejected_configuration_changes_nothing() {
     let (first, second) = (walking(), walking());
     let mut daemon = Daemon::not_started(&[]);
     daemon.configure(&format!("{}[serve]\norigins = [\"{PAGE}\"]\n", model(&first)));

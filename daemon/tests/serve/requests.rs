@@ -12,7 +12,7 @@ use crate::daemon::{Daemon, STEPS};
 pub(crate) const JSON: (&str, &str) = ("content-type", "application/json");
 
 #[tokio::test]
-async fn what_is_no_request_is_refused_with_a_code() {
+async fn invalid_requests_are_rejected_with_a_code() {
     let daemon = Daemon::new();
     let board = daemon.board().await;
     let head = daemon.until(&board, "quiescent").await["head"].clone();
@@ -112,7 +112,7 @@ async fn a_body_is_as_large_as_its_route_and_the_memory_for_its_value_allow() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
+async fn missing_resources_and_bad_queries_have_a_status_and_a_code() {
     let daemon = Daemon::new();
     let board = daemon.board().await;
     for (path, status, code) in [

@@ -72,7 +72,7 @@ async fn a_value_of_a_board_that_runs_is_replaced_and_erased_and_the_board_goes_
 }
 
 #[tokio::test]
-async fn what_a_redaction_may_not_do_is_refused_with_its_code() {
+async fn invalid_redactions_are_rejected_with_their_code() {
     let daemon = Daemon::new();
     let board = board(&daemon).await;
     let path = format!("/v1/boards/{board}/redactions");
@@ -134,7 +134,7 @@ async fn rows_of_departments_are_erased_or_kept_as_it_is_said() {
 }
 
 #[tokio::test]
-async fn what_departments_keep_is_not_taken_for_erased_if_it_cannot_be() {
+async fn a_redaction_fails_while_department_rows_cannot_be_erased() {
     let daemon = Daemon::new();
     let board = board(&daemon).await;
     fs::write(daemon.path().join("boards/departments.sqlite"), "no database ".repeat(1000)).expect("it can be written");
@@ -151,7 +151,7 @@ async fn what_departments_keep_is_not_taken_for_erased_if_it_cannot_be() {
 }
 
 #[tokio::test]
-async fn commands_that_write_the_file_anew_leave_a_daemon_alone() {
+async fn commands_that_rewrite_the_file_are_rejected_while_a_daemon_serves_it() {
     let daemon = Daemon::new();
     let board = board(&daemon).await;
     for arguments in [["redact", &board, "/request/who"].as_slice(), &["vacuum"]] {
@@ -192,7 +192,7 @@ async fn a_board_that_has_ended_is_archived_restored_and_deleted() {
 }
 
 #[tokio::test]
-async fn boards_whose_time_is_over_are_taken_out() {
+async fn expired_boards_are_archived() {
     let mut daemon = Daemon::new();
     let board = board(&daemon).await;
     daemon.stop();
@@ -225,7 +225,7 @@ async fn a_repeated_redaction_puts_nothing_over_what_came_since() {
 }
 
 #[tokio::test]
-async fn a_board_whose_values_are_replaced_goes_on_and_its_readers_with_it() {
+async fn a_board_with_replaced_values_continues_and_keeps_its_readers() {
     let daemon = Daemon::new();
     let board = board(&daemon).await;
     let events = daemon.send(reqwest::Method::GET, &format!("/v1/boards/{board}/events"), &[], None).await;
@@ -242,7 +242,7 @@ async fn a_board_whose_values_are_replaced_goes_on_and_its_readers_with_it() {
 }
 
 #[tokio::test]
-async fn what_a_key_made_is_not_made_twice_because_it_is_in_an_archive() {
+async fn idempotency_keys_of_archived_boards_stay_taken() {
     let daemon = Daemon::new();
     let asked = json!({"source": STEPS, "request": {"who": "anybody"}});
     let made = daemon.post_once("/v1/boards", &asked, "key").await.expect_status(201);

@@ -308,7 +308,7 @@ fn names_are_distinguished_and_what_is_said_in_one_is_kept_by_the_next_host() {
 }
 
 #[test]
-fn what_other_editors_would_do_is_understood() {
+fn paths_and_argument_names_of_other_editors_are_understood() {
     let directory = directory();
     let path = directory.path();
     std::fs::write(path.join("dos.txt"), "one\r\ntwo\r\n").expect("a file");
@@ -337,7 +337,7 @@ fn what_other_editors_would_do_is_understood() {
 }
 
 #[test]
-fn what_it_cannot_begin_with_is_said_and_links_are_not_followed() {
+fn invalid_start_arguments_and_linked_folders_are_reported() {
     let directory = directory();
     let refused = |output: Output, code: &str| {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -38,7 +38,7 @@ fn nothing_wrong_reaches_a_board_of_patchboard_but_lies() {
 }
 
 #[test]
-fn the_blackboards_finish_what_nobody_disturbs_one_call_at_a_time() {
+fn blackboards_finish_undisturbed_scenarios_one_call_at_a_time() {
     let (_, verdicts) = campaign(6, &[FaultClass::NoFault], System::ALL, 2);
     for verdict in verdicts {
         // With concurrent workers, a blackboard goes wrong even without a fault, because it does not check read sets.

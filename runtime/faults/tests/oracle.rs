@@ -83,7 +83,7 @@ fn noticed(scenario: &dyn Scenario, document: &Value, what: &str) {
 }
 
 #[test]
-fn what_is_written_beside_a_contract_or_is_a_lie_is_wrong_when_it_is_committed() {
+fn committed_false_claims_are_detected_as_wrong() {
     // Judged without the kernel: the operations are applied to the documents of a faultless run.
     for scenario in scenario::ALL {
         let documents = honest::play(*scenario, 3);
@@ -109,7 +109,7 @@ fn what_is_written_beside_a_contract_or_is_a_lie_is_wrong_when_it_is_committed()
 }
 
 #[test]
-fn every_trespass_is_noticed_where_nobody_stops_it() {
+fn every_unchecked_trespass_is_detected() {
     for scenario in scenario::ALL {
         let documents = honest::play(*scenario, 4);
         let request = documents[0]["request"].clone();

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_tells_agents_tasks_and_contents_apart() {
+    fn a_token_distinguishes_agents_tasks_and_contents() {
         // The first of the published vectors.
         assert_eq!(key("agent", "work", b"").as_deref(), Ok("agent:work:e09d48d3d73fad94"));
         let tokens =

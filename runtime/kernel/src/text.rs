@@ -48,7 +48,7 @@ mod tests {
     use super::{counted, decimals, is_or_are, one_line, truncated};
 
     #[test]
-    fn one_of_something_is_no_plural() {
+    fn counts_of_one_are_singular() {
         let sentence = |count: u32| format!("{} {} there", counted(count, "line"), is_or_are(count));
         assert_eq!([0, 1, 2].map(sentence), ["0 lines are there", "1 line is there", "2 lines are there"]);
     }

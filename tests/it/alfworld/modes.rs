@@ -66,7 +66,7 @@ async fn an_actor_that_is_right_wins_in_every_mode() {
 }
 
 #[tokio::test]
-async fn an_inadmissible_action_is_a_step_of_the_game_where_nothing_refuses_it() {
+async fn an_inadmissible_action_is_a_step_of_the_game_where_nothing_rejects_it() {
     for mode in modes() {
         let Some(episode) = episodes().into_iter().next() else { return };
         let actions = episode.actions();

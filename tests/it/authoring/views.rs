@@ -92,7 +92,7 @@ fn a_long_text_is_read_part_by_part() {
 }
 
 #[test]
-fn what_an_event_points_to_is_shown_first() {
+fn places_named_by_an_event_are_shown_first() {
     let Some(text) = case("links.yaml") else { return };
     let text = text.replace("  v:\n    agent: script", "  v:\n    agent: llm\n    role: Verify.");
     let played = PlayedBoard::of(

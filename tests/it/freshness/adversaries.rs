@@ -254,7 +254,7 @@ fn a_before_each() -> impl FnMut(&[Pending]) -> usize {
 }
 
 #[test]
-fn who_is_always_slower_gets_its_commits_only_by_reservations() {
+fn a_slower_writer_commits_only_by_reservations() {
     for writers in [2, 3] {
         let goals = &[12, 2, 2][..writers];
         let (played, duel) = Duel::play(writers, goals, &mut a_before_each());

@@ -90,7 +90,7 @@ fn list() -> Value {
 /// Regression: a worker with a removal that would shift a reserved place was called again at once, only to be rejected
 /// again.
 #[test]
-fn who_would_shift_a_kept_place_waits_for_it() {
+fn a_worker_that_would_shift_a_reserved_place_waits_for_it() {
     let mut case = Case::new(list());
     case.ask("aim");
     case.meanwhile(json!([{"op": "replace", "path": "/list/2", "value": "C"}]));
@@ -135,7 +135,7 @@ fn an_insertion_before_what_the_patch_wrote_over_still_shifts() {
 
 /// Regression: a place that existed neither then nor now was reported stale because an element before it was removed.
 #[test]
-fn what_never_was_is_not_stale() {
+fn places_that_never_existed_are_inapplicable_rather_than_stale() {
     let mut case = Case::new(list());
     case.ask("aim");
     case.meanwhile(json!([{"op": "remove", "path": "/list/0"}]));
@@ -198,7 +198,7 @@ fn an_element_was_moved_by_what_came_or_went_before_it() {
 
 /// Regression: the operations after an inapplicable one were traced as if it had been applied.
 #[test]
-fn what_could_not_be_applied_shifts_nothing() {
+fn inapplicable_operations_shift_no_later_places() {
     let mut case = Case::new(list());
     case.ask("aim");
     case.meanwhile(json!([{"op": "replace", "path": "/list/2", "value": "C"}]));

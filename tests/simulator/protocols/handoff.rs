@@ -378,7 +378,7 @@ fn protocol(case: &Rc<Case>) -> Protocol {
 }
 
 #[test]
-fn work_comes_to_whom_the_answers_say_whatever_dies() {
+fn handoff_work_reaches_the_expected_owner_despite_crashes() {
     let mut played = Played::default();
     let (refused, completed, also) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_in_place_of_a_name_is_refused_or_shortened() {
+    fn a_key_in_place_of_a_name_is_rejected_or_shortened() {
         for (name, is_name, shown) in [
             ("OPENAI_API_KEY", true, "OPENAI_API_KEY"),
             ("my_very_long_lower_name", true, "my_very_long_lower_name"),

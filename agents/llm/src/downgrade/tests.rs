@@ -244,7 +244,7 @@ fn the_room_that_a_prompt_leaves_is_tried_before_the_plainest_request() {
 }
 
 #[test]
-fn what_comes_with_a_stream_is_left_out_with_other_members_that_are_refused_together() {
+fn stream_options_are_omitted_together_with_other_refused_members() {
     let words = "stream_options: Extra inputs are not permitted; response_format.json_schema: not permitted";
     let asked = RequestShape { stream: Stream::WithUsage, ..RequestShape::default() };
     let mut climb = Downgrade::new(asked, false);

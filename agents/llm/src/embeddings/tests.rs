@@ -9,7 +9,7 @@ fn embedding(numbers: &[f64]) -> Embedding {
 }
 
 #[test]
-fn what_has_no_direction_is_no_embedding() {
+fn embeddings_need_finite_numbers_with_a_direction() {
     for numbers in [vec![], vec![0.0, -0.0], vec![1.0, f64::NAN], vec![f64::INFINITY], vec![1.0; DIMENSIONS_MAX + 1]] {
         assert_eq!(Embedding::new(numbers), None);
     }
@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_answered_is_read_or_refused(
+    fn embedding_answers_are_read_completely_or_rejected(
         data in proptest::option::of(proptest::collection::vec(json(), 0..4)),
         other in json(),
         count in 0_usize..4,

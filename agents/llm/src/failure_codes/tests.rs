@@ -23,7 +23,7 @@ fn a_wrong_key_is_one_whatever_the_status() {
 }
 
 #[test]
-fn what_an_operator_must_fix_is_recognised_by_words_where_the_status_is_ambiguous() {
+fn operator_errors_with_an_ambiguous_status_are_recognised_by_their_words() {
     use DeferralReason as R;
     let said = |message: &str| format!(r#"{{"error": {{"message": "{message}"}}}}"#);
     for (code, message, expected) in [

@@ -73,7 +73,7 @@ fn a_parameter_in_a_tag_is_text_unless_it_is_other_json() {
 }
 
 #[test]
-fn what_is_no_use_of_a_tool_is_none() {
+fn tool_calls_are_recognised_only_when_complete_and_outside_a_reply() {
     let view = r#"{"name": "view", "arguments": {"path": "a.py"}}"#;
     let patch = r#"{"patch": [{"op": "add", "path": "/name", "value": 1}]}"#;
     for text in [

@@ -17,7 +17,7 @@ fn listed_members_come_first_at_every_depth() {
 }
 
 #[test]
-fn what_is_long_goes_into_blocks() {
+fn long_values_are_written_as_yaml_blocks() {
     let long = "word ".repeat(30);
     let value = json!({"a": [{"name": "x", "text": long}, []], "b": {}});
     let yaml = OrderedJson::new(&value, FIRST).yaml();
@@ -43,7 +43,7 @@ fn value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_as_the_same_value(value in value()) {
+    fn yaml_and_json_output_parses_to_the_same_value(value in value()) {
         let yaml = OrderedJson::new(&value, FIRST).yaml();
         let read = Source::read("test", &yaml).unwrap_or_else(|finding| panic!("{finding:?} in\n{yaml}"));
         prop_assert_eq!(read.value(), &value, "{}", yaml);

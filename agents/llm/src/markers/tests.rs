@@ -72,7 +72,7 @@ fn no_marker_is_left_and_each_comes_back() {
 
 proptest! {
     #[test]
-    fn what_was_sent_comes_back_as_it_was(parts in prop::collection::vec(
+    fn escaped_markers_unescape_to_the_same_text(parts in prop::collection::vec(
         prop_oneof![
             prop::sample::select(MARKERS.to_vec()).prop_map(str::to_owned),
             prop::sample::select(vec!["<", "[", "\u{2060}", "\\u2060", "|", ">", "]", "/", "|x|>", "INST]", "s>", "\n", "]~", "Human:", "###", "~", "b", "\\", "s x="]).prop_map(str::to_owned),

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn what_a_provider_says_is_found_in_every_usual_form() {
+fn error_messages_are_extracted_from_every_usual_body() {
     for (body, expected) in [
         (r#"{"error": {"message": "m", "code": 429}}"#, "m"),
         (r#"{"error": {"message": "m", "code": "bad_model"}}"#, "m (bad_model)"),

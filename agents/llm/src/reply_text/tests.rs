@@ -63,7 +63,7 @@ fn one_json_text_is_found_in_every_wrapping() {
 }
 
 #[test]
-fn what_is_ambiguous_or_damaged_stays_as_it_is() {
+fn ambiguous_or_damaged_json_stays_unchanged() {
     for text in [
         "",
         "Sure: []",
@@ -93,7 +93,7 @@ fn words_keep_their_prose() {
 
 proptest! {
     #[test]
-    fn what_is_found_is_a_part_of_the_text_or_was_encoded_in_it(
+    fn extracted_json_is_contained_or_encoded_in_the_text(
         text in "(\\{|\\}|\\[|\\]|\"|:|,|<|\\||>|think|/|```|~~~|\n|é|\u{ff5c}|\\\\|1| ){0,40}"
     ) {
         let found = extract_json(&text);

@@ -163,7 +163,7 @@ fn an_error_is_the_answer_before_content_and_the_end_after_it() {
 }
 
 #[test]
-fn what_a_stream_may_hold_is_bounded() {
+fn stream_contents_are_bounded() {
     let part = "x".repeat(64 * 1024);
     let delta = |kind: &str, name: &str| json!({"type": "content_block_delta", "index": 0, "delta": {"type": kind, name: part}});
     let output = |kind: &str| json!({"type": kind, "output_index": 0, "delta": part});
@@ -422,7 +422,7 @@ fn piece() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_comes_in_any_pieces_is_the_same_answer_or_an_error(
+    fn stream_parsing_is_independent_of_chunk_boundaries(
         parts in proptest::collection::vec(piece(), 0..20),
         size in 1_usize..200,
     ) {

@@ -36,7 +36,7 @@ fn results_share_half_of_the_context() {
 }
 
 #[test]
-fn what_is_oldest_gives_way_and_what_was_not_seen_yet_stays() {
+fn truncation_drops_the_oldest_results_and_keeps_unseen_ones() {
     let mut talk = talk(310);
     // 1,110 characters of messages; the limit is (310 - 10) * 4 - 20.
     for id in 0..5 {

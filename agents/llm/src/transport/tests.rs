@@ -4,7 +4,7 @@ use super::*;
 use crate::config::{Setting, Variable};
 
 #[test]
-fn what_no_header_may_hold_is_an_error_without_its_value() {
+fn invalid_header_values_are_reported_without_the_value() {
     let variables = [("KEY".to_owned(), SecretString::from("sk-hush\nhush"))].into();
     let mut model = Model::new("http://localhost:1/v1", "m");
     model.api_key_env = Some("KEY".into());

@@ -58,7 +58,7 @@ fn a_repair_has_room_in_it_too_however_much_went_wrong() {
 }
 
 #[test]
-fn what_was_wrong_is_reported_with_its_place_code_and_fix() {
+fn findings_are_reported_with_place_code_and_fix() {
     let draft = "{\"blueprint\": 1,\n\"workers\": {}}".to_owned();
     let findings = review(&draft, &DesignRequest::default(), &DesignLimits::default()).expect_err("refused");
     let prompt = build(&DesignRequest::default(), &DesignLimits::default(), &[]);

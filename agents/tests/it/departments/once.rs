@@ -39,7 +39,7 @@ fn asked_to_do(board: &str, invocation: u64, of: (&str, u64), found: &Value) -> 
 }
 
 #[tokio::test]
-async fn boards_made_anew_for_one_invocation_do_not_change_the_same_twice() {
+async fn boards_recreated_for_one_invocation_make_each_change_once() {
     let data = tempfile::tempdir().expect("a directory");
     let seats = AgentRegistry::new(Config::default(), &Environment::default(), InlinePrograms::Denied);
     let seats = seats.with_storage(Storage::in_dir(data.path()));

@@ -40,7 +40,7 @@ async fn a_negation_chooses_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_a_message_and_the_question_still_waits() {
+async fn other_messages_leave_the_question_pending() {
     let conversation = Conversation::begin().await;
     assert_eq!(conversation.reply("Dentist at half past nine.").await, "on which day?");
     assert_eq!(conversation.reply("Never mind.").await, "Nothing was done, as the user does not want it.");
@@ -100,7 +100,7 @@ async fn a_pause_is_a_state_that_the_next_words_go_on_from() {
 }
 
 #[tokio::test]
-async fn what_is_found_by_its_meaning_waits_for_an_answer() {
+async fn a_match_by_meaning_asks_for_confirmation() {
     let (config, _endpoint) = embeddings::configured();
     let conversation = Conversation::with(clipboard(), config).await;
     conversation.say("Put bananas on the household list.").await;
@@ -114,7 +114,7 @@ async fn what_is_found_by_its_meaning_waits_for_an_answer() {
 }
 
 #[tokio::test]
-async fn what_else_a_message_asks_for_is_done_beside_a_question_and_several_questions_wait() {
+async fn other_requests_of_a_message_run_beside_several_pending_questions() {
     let conversation = Conversation::begin().await;
     conversation.say("Put bananas on the household list.").await;
     conversation.say("Put bananas on the office list.").await;

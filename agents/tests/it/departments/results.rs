@@ -63,14 +63,14 @@ async fn a_planner_decides_one_thing_at_a_time_and_no_department_twice() {
 }
 
 #[tokio::test]
-async fn who_is_to_answer_and_does_not_is_asked_once_more() {
+async fn a_silent_worker_is_asked_once_more() {
     let conversation = Conversation::begin().await;
     assert_eq!(conversation.reply("Silence").await, "nobody");
     conversation.runtime.shutdown().await;
 }
 
 #[tokio::test]
-async fn more_messages_than_there_is_room_for_are_refused_and_none_is_lost() {
+async fn messages_beyond_the_backlog_are_rejected_and_accepted_ones_are_all_answered() {
     let conversation = Conversation::begin().await;
     conversation.board.pause(None).await.expect("it pauses");
     let say = |words: String| conversation.board.signal("say", words.into(), None);
@@ -92,7 +92,7 @@ async fn more_messages_than_there_is_room_for_are_refused_and_none_is_lost() {
 }
 
 #[tokio::test]
-async fn who_speaks_of_results_is_shown_what_they_say_and_nothing_beside() {
+async fn speaking_workers_see_the_text_of_results_without_internals() {
     let conversation = Conversation::begin().await;
     conversation.say("Put bananas on the household list.").await;
     conversation.say("Put bananas on the office list.").await;

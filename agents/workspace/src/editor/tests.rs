@@ -63,7 +63,7 @@ fn every_command_is_a_tool_and_takes_what_the_command_takes() {
 }
 
 #[test]
-fn what_is_said_first_of_intents_is_what_the_blueprint_has() {
+fn tool_descriptions_state_whether_an_intent_is_required() {
     for (intent, annotate) in [("required", true), ("required", false), ("optional", true), ("optional", false)] {
         for (tool, said) in tools(json!({"dir": "code", "intent": intent, "annotate": annotate})) {
             if !tool.is_edit() {

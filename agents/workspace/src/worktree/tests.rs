@@ -21,7 +21,7 @@ fn settled(to: Option<&str>, meanwhile: &[u8]) -> (Result<String, String>, Vec<u
 }
 
 #[test]
-fn what_others_write_while_a_tree_is_edited_is_not_lost_without_a_word() {
+fn external_writes_during_a_tree_edit_are_kept_or_reported() {
     let (outcome, now, _) = settled(Some("a = 2\n"), b"a = 1\n");
     assert_eq!((outcome, now), (Ok(String::new()), b"a = 2\n".to_vec()));
     for to in [Some("a = 2\n"), None] {
@@ -34,7 +34,7 @@ fn what_others_write_while_a_tree_is_edited_is_not_lost_without_a_word() {
 }
 
 #[test]
-fn what_others_write_while_what_they_wrote_is_put_back_is_kept_and_named() {
+fn external_writes_during_a_rollback_are_kept_and_named() {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = Disk::open(directory.path(), DiskOptions::default()).expect("a directory");
     let path = FilePath::parse("a.py").expect("a name");

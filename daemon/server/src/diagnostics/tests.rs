@@ -34,7 +34,7 @@ error[undeclared_worker]: no worker is named extractr
 }
 
 #[test]
-fn the_caret_stands_under_its_character_where_the_line_is_long_or_hostile() {
+fn the_caret_points_at_its_character_in_long_or_hostile_lines() {
     for line in [format!("{}X{}", "a".repeat(400), "b".repeat(400)), "\t\u{1b}ü\u{202e}X tail".to_owned()] {
         let column = line.chars().position(|c| c == 'X').expect("the line has an X") + 1;
         let column = u32::try_from(column).expect("the line is short");

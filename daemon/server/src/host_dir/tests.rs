@@ -37,7 +37,7 @@ fn one_is_the_host_and_each_has_a_name() {
 }
 
 #[test]
-fn what_was_taken_away_is_not_used_on() {
+fn locks_lapse_when_their_files_are_removed_or_moved() {
     let directory = tempfile::tempdir().expect("a directory");
     let own = directory.path().join(".patchboard");
     let place = HostDir::open(directory.path()).expect("opened");

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_cannot_be_used_is_refused_without_its_text() {
+    fn an_unusable_secret_is_rejected_without_its_text() {
         for wrong in ["", "  ", "whsec_", "whsec_%%%"] {
             assert!(Secret::read(wrong).is_err(), "{wrong:?}");
         }

@@ -79,7 +79,7 @@ fn an_element_is_followed_to_where_it_was() {
 }
 
 #[test]
-fn what_was_moved_was_written_by_who_moved_it_and_what_was_removed_by_who_removed_it() {
+fn moves_and_removals_are_attributed_to_the_record_that_made_them() {
     let initial = json!({"a": 1, "l": [1, 2, 3]});
     let patches =
         [json!([{"op": "move", "from": "/a", "path": "/b"}]), json!([{"op": "move", "from": "/l/0", "path": "/l/-"}])];

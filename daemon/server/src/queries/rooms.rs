@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decided_is_reported_with_who_was_late_and_who_ruled() {
+    fn decisions_are_reported_with_late_votes_and_the_ruling() {
         let status = |document: &Node, ruled| decision_status(document, "a", ruled).expect("it is proposed");
         assert_eq!(status(&room(false, false), false), DecisionStatus::Open);
         assert_eq!(status(&room(true, false), true), DecisionStatus::Open, "the person has still to rule");

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_waited_longest_without_a_token_gives_up_its_place() {
+    fn the_longest_idle_connection_without_a_token_gives_up_its_place() {
         let mut registry = ConnectionTable::new(3);
         for second in 0..3 {
             assert_eq!(registry.admit(at(second)), Some((second, None)));

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use super::{CommandQueue, Order};
 
 #[tokio::test]
-async fn who_was_queued_first_is_first_whoever_waits_first() {
+async fn commands_run_in_queue_order_whichever_waits_first() {
     let turns = Arc::new(CommandQueue::new());
     // More commands than a task processes before it yields.
     let queued: Vec<_> = (0..1_000).map(|_| turns.queue()).collect();
@@ -22,7 +22,7 @@ async fn who_was_queued_first_is_first_whoever_waits_first() {
 }
 
 #[tokio::test]
-async fn what_is_not_written_out_is_unheard_until_the_host_knows() {
+async fn unwritten_answers_are_unheard_until_the_host_knows() {
     let turns = Arc::new(CommandQueue::new());
     let begin = turns.queue().number;
     let order = |number: u64, heard: u64, unheard: &[u64]| Order {

@@ -74,7 +74,7 @@ fn edits_that_are_sent_together_are_made_in_their_order() {
 }
 
 #[test]
-fn what_a_cancelled_request_would_have_shown_was_not_read() {
+fn the_answer_of_a_cancelled_request_counts_as_unread() {
     let directory = directory();
     std::fs::write(directory.path().join("b.txt"), "b\n").expect("a file");
     let mut agent = held_up(directory.path(), "", r#""path":"a.py""#);

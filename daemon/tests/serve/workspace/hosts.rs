@@ -43,7 +43,7 @@ fn when_the_host_is_gone_another_is_it_and_nothing_is_done_twice() {
 }
 
 #[test]
-fn what_becomes_of_who_came_first_is_nothing_to_the_others() {
+fn other_agents_continue_after_the_first_is_stopped_or_killed() {
     let directory = directory();
     let view = json!({"path": "a.py"});
     let mut first = Agent::new(directory.path(), "t", &[]);
@@ -63,7 +63,7 @@ fn what_becomes_of_who_came_first_is_nothing_to_the_others() {
 }
 
 #[test]
-fn a_host_that_stands_still_is_named_soon() {
+fn a_stopped_host_is_named_soon() {
     let directory = directory();
     let mut agent = Agent::new(directory.path(), "t", &[]);
     agent.does("view", &json!({"path": "a.py"}));
@@ -137,7 +137,7 @@ fn when_what_is_theirs_is_taken_away_all_meet_again_at_one_host() {
 }
 
 #[test]
-fn an_edit_whose_answer_is_lost_is_made_once_whatever_became_of_the_host() {
+fn an_edit_with_a_lost_answer_is_made_once_even_after_a_kill() {
     for is_killed in [false, true] {
         let directory = directory();
         let mut first = Agent::new(directory.path(), "t", &[]);
@@ -196,7 +196,7 @@ fn a_host_that_is_not_to_be_reached_any_more_does_not_stand_still() {
 }
 
 #[test]
-fn what_was_shown_by_the_host_of_nothing_was_not_read() {
+fn an_agent_views_and_edits_though_its_host_loses_its_folder() {
     let directory = directory();
     let mut first = Agent::new(directory.path(), "t", &[]);
     first.does("list", &json!({}));

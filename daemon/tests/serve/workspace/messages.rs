@@ -22,7 +22,7 @@ fn error(agent: &mut Agent, line: &str) -> (Value, i64, String, String) {
 }
 
 #[test]
-fn what_is_no_message_is_answered() {
+fn invalid_messages_get_an_error_answer() {
     let directory = directory();
     let mut agent = Agent::new(directory.path(), "t", &[]);
     let ping = json!({"jsonrpc": "2.0", "id": 8, "method": "ping"});

@@ -17,7 +17,7 @@ fn replaces(from: &str, to: &str) -> Value {
 }
 
 #[test]
-fn what_the_operator_excludes_is_not_served_and_agents_do_not_decide_it() {
+fn exclusions_of_the_operator_hold_and_agents_cannot_change_them() {
     let directory = directory();
     let path = directory.path();
     // No pattern may expose the settings file: agents could then decide what they see.
@@ -52,7 +52,7 @@ fn what_the_operator_excludes_is_not_served_and_agents_do_not_decide_it() {
 }
 
 #[test]
-fn what_is_said_of_edits_holds_for_all_agents_until_the_host_ends() {
+fn edit_settings_apply_to_all_agents_until_the_host_ends() {
     let directory = directory();
     let path = directory.path();
     let code = || std::fs::read_to_string(path.join("a.py")).expect("a file");
@@ -91,7 +91,7 @@ fn what_is_said_of_edits_holds_for_all_agents_until_the_host_ends() {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported_to_the_agent_and_taken_once_it_can() {
+fn invalid_settings_are_reported_to_the_agent_and_used_once_corrected() {
     let directory = directory();
     let path = directory.path();
     let mut agent = Agent::new(path, "t", &[]);

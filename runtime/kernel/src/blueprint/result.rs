@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_done_is_about_is_the_result_unless_another_is_named() {
+    fn the_result_follows_from_done_unless_declared() {
         for (result, done, expected) in [
             (None, Some("has(state.answer)"), &["/answer"][..]),
             (None, Some("state.answer.score > 0.5 && has(state.answer.text)"), &["/answer/score", "/answer/text"]),

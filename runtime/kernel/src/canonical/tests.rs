@@ -40,7 +40,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn what_looks_like_a_header_is_plain() {
+fn header_values_are_plain() {
     let header = json!({"at": 1, "by": {"base": 7, "worker": "w"}, "kind": "committed", "reads": [], "x": null});
     assert!(is_plain(&header));
     for other in [json!(0.5), json!(1.0), json!((1_u64 << 53) + 1), json!({"\u{e9}": 1}), json!([-0.0])] {

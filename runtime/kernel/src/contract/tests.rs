@@ -257,7 +257,7 @@ fn a_value_must_satisfy_the_grant_that_allows_the_operation() {
 }
 
 #[test]
-fn a_refusal_names_what_would_be_right() {
+fn a_rejection_names_the_expected_operation_or_place() {
     let contract = contract(
         json!(["/a"]),
         json!([{"path": "/a/x"}, {"path": "/claims/*/status", "ops": ["replace"]}, {"path": "/claims/-", "ops": ["add"]}]),
@@ -315,7 +315,7 @@ fn a_place_that_the_schema_does_not_have_is_reported_even_where_a_grant_is_wide(
 }
 
 #[test]
-fn what_is_allowed_instead_is_shown_nearest_first_and_bounded() {
+fn allowed_grants_are_listed_nearest_first_up_to_a_bound() {
     let mut writes = vec![
         json!({"path": "/notes/-", "ops": ["add"]}),
         json!({"path": "/claims/*/status", "ops": ["replace"], "value": {"const": "draft"}}),
@@ -421,7 +421,7 @@ fn of_owners(writes: Value) -> Contract {
 const OWN: &str = "self.owner == worker";
 
 #[test]
-fn what_is_granted_under_a_condition_is_allowed_where_it_holds() {
+fn conditional_grants_apply_where_their_condition_holds() {
     let own = json!({"of": "/tasks/*", "expr": OWN});
     let contract = of_owners(json!([
         {"path": "/tasks/*/result", "ops": ["add", "replace", "remove", "copy", "move"], "where": own, "value": {"type": "integer"}},
@@ -473,7 +473,7 @@ fn what_is_granted_under_a_condition_is_allowed_where_it_holds() {
 }
 
 #[test]
-fn a_refusal_says_the_condition_and_nothing_of_what_is_there() {
+fn a_rejection_states_the_condition_without_document_values() {
     let contract =
         of_owners(json!([{"path": "/tasks/*/result", "where": {"of": "/tasks/*", "expr": "self.owner ==\n  worker"}}]));
     let refusals = |document: Value| {
@@ -522,7 +522,7 @@ fn judge_all(contract: &Contract, document: &Value, patch: Value) -> Vec<Option<
 }
 
 #[test]
-fn nobody_makes_a_condition_true_in_the_patch_that_needs_it() {
+fn conditions_are_judged_on_the_state_before_the_patch() {
     let contract = of_owners(json!([
         {"path": "/tasks/*/owner"},
         {"path": "/tasks/*/result", "where": {"of": "/tasks/*", "expr": OWN}},

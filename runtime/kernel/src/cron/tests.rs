@@ -27,7 +27,7 @@ fn a_pattern_says_when_it_is_next() {
 }
 
 #[test]
-fn what_is_no_pattern_or_has_no_time_is_refused() {
+fn invalid_and_impossible_cron_patterns_are_rejected() {
     let long = "*".repeat(300);
     for pattern in ["", "* * * *", "* * * * * *", "61 * * * *", "0 0 30 2 *", "often", "@often", long.as_str()] {
         assert!(Cron::parse(pattern).is_err(), "{pattern}");

@@ -232,7 +232,7 @@ fn texts_are_searched_and_matched() {
 }
 
 #[test]
-fn what_may_not_be_used_is_refused_at_load() {
+fn forbidden_expressions_are_rejected_at_load() {
     for (source, code, offset, says) in [
         ("stat.x == 1", "cel_unknown_variable", Some(0), "request, state, event, value, self, before, patch"),
         ("true || nope", "cel_unknown_variable", Some(8), "nope"),
@@ -350,7 +350,7 @@ fn numbers_are_alike_however_json_writes_them() {
 }
 
 #[test]
-fn where_the_schema_says_number_a_quotient_is_not_cut_off() {
+fn quotients_keep_fractions_where_the_schema_says_number() {
     let is_price = |look: &Lookup| {
         matches!(look.steps.last(), Some(LookupStep::Member(name)) if name == "price")
             || matches!(look.steps.as_slice(), [LookupStep::Member(name), LookupStep::Element | LookupStep::Any] if name == "prices")

@@ -109,7 +109,7 @@ fn targets_are_what_the_places_were_called_before_the_patch() {
 }
 
 #[test]
-fn appends_make_nobody_stale_but_who_would_lose_them() {
+fn appends_make_only_members_reads_and_overwrites_stale() {
     let before = start();
     let now = apply(&before, json!([{"op": "add", "path": "/l/-", "value": {"n": 3}}]));
     let judge = |mode, patch| judged(mode, &before, &now, &["/l", "/o"], patch);
@@ -123,7 +123,7 @@ fn appends_make_nobody_stale_but_who_would_lose_them() {
 }
 
 #[test]
-fn a_refusal_says_what_changed_how_and_by_whom() {
+fn a_stale_rejection_reports_each_change_and_its_author() {
     let before = start();
     let now = apply(&before, json!([{"op": "replace", "path": "/t", "value": "one 2 three"}]));
     let now = apply(&now, json!([{"op": "replace", "path": "/l/1/n", "value": 5}, {"op": "remove", "path": "/o/a"}]));
@@ -147,7 +147,7 @@ fn a_refusal_says_what_changed_how_and_by_whom() {
 }
 
 #[test]
-fn what_was_not_shown_cannot_be_written_over() {
+fn overwriting_an_unseen_place_is_rejected() {
     let before = start();
     let patch = json!([{"op": "replace", "path": "/o", "value": {}}]);
     assert_eq!(
@@ -194,7 +194,7 @@ fn a_difference_of_texts_is_the_part_in_which_they_differ() {
 }
 
 #[test]
-fn a_member_whose_name_is_a_number_is_no_element() {
+fn a_numeric_member_name_is_treated_as_a_member() {
     let table = |members: Value| State::new(&json!({ "o": members }), &Hasher::new(&Salt::ZERO));
     let before = table(json!({"5": "old", "x": "old"}));
     let now = apply(&before, json!([{"op": "remove", "path": "/o/5"}, {"op": "remove", "path": "/o/x"}]));

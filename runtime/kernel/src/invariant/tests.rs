@@ -162,7 +162,7 @@ fn instances_are_evaluated_when_they_are_touched_or_new() {
 }
 
 #[test]
-fn what_takes_the_place_of_the_whole_is_new() {
+fn a_replaced_root_counts_as_changed() {
     let mut tree = Node::from_value(&json!({"old": {"a": 1}, "a": 0}), &edit(0));
     let old = tree.get(&place("/old")).expect("it is there").clone();
     tree.replace(&place(""), old, &edit(1));
@@ -201,7 +201,7 @@ fn violations_say_which_invariant_and_where() {
 }
 
 #[test]
-fn what_cannot_be_evaluated_for_all_does_not_hold() {
+fn an_invariant_with_too_many_instances_is_violated() {
     let invariants = [invariant("/xs/*", "self > 0")];
     let mut tree = Node::from_value(&json!({"xs": [1, 2, 3]}), &edit(0));
     let messages = |tree: &Node, candidate: &ChangesSince<'_>, max| {
@@ -277,7 +277,7 @@ fn the_cost_is_that_of_what_was_touched() {
 }
 
 #[test]
-fn key_is_what_the_last_wildcard_stands_for() {
+fn key_is_the_token_of_the_last_wildcard() {
     let document = json!({"claims": {"c/1": {"status": "open"}}, "rows": [[1], [2, 3]]});
     let is_list = |above: &Pointer| document.pointer(above.as_str()).is_some_and(Value::is_array);
     for (pattern, at, expected) in [

@@ -63,7 +63,7 @@ fn integral_floats_become_integers_and_other_numbers_stay_what_they_are() {
 }
 
 #[test]
-fn numbers_that_would_change_are_refused_where_they_stand() {
+fn numbers_that_would_change_are_rejected_at_their_offset() {
     for text in [
         "18446744073709551616",
         "-9223372036854775809",
@@ -81,7 +81,7 @@ fn numbers_that_would_change_are_refused_where_they_stand() {
 }
 
 #[test]
-fn a_repeated_key_is_refused_at_any_depth_also_when_it_is_spelt_differently() {
+fn a_repeated_key_is_rejected_at_any_depth_and_in_any_spelling() {
     for text in [r#"{"a":1,"a":1}"#, r#"[{"x":{"a":1,"b":2,"a":3}}]"#, r#"{"a":1,"\u0061":2}"#] {
         assert_eq!(read_text(text).map_err(|(code, _)| code), Err(Code::DuplicateKey), "{text}");
     }
@@ -122,7 +122,7 @@ fn text_that_is_too_large_is_not_read_at_all() {
 }
 
 #[test]
-fn malformed_text_is_refused_with_the_byte_at_which_it_breaks() {
+fn malformed_text_is_rejected_with_its_byte_offset() {
     for (text, offset) in [
         ("", 0),
         ("{\"a\": 1", 7),
@@ -185,21 +185,21 @@ fn the_size_of_every_character_is_known() {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_back_as_it_was_and_its_size_was_known(value in any_value()) {
+    fn printed_values_parse_back_and_match_the_computed_size(value in any_value()) {
         let text = value.to_string();
         prop_assert_eq!(size(&value), text.len() as u64);
         prop_assert_eq!(parse(text.as_bytes(), LIMITS), Ok(value));
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(text in prop::collection::vec(any::<u8>(), 0..64)) {
+    fn any_bytes_are_read_or_rejected(text in prop::collection::vec(any::<u8>(), 0..64)) {
         if let Err(refusal) = parse(&text, LIMITS) {
             prop_assert!(refusal.offset <= text.len());
         }
     }
 
     #[test]
-    fn any_json_like_text_is_read_or_refused(text in r#"[\[\]{}",:0-9eE.+\-\\ntu\n ]{0,48}"#) {
+    fn any_json_like_text_is_read_or_rejected(text in r#"[\[\]{}",:0-9eE.+\-\\ntu\n ]{0,48}"#) {
         let strict = parse(text.as_bytes(), LIMITS);
         if let Ok(value) = strict {
             let mut lenient: Value = serde_json::from_str(&text).expect("strict JSON is JSON");

@@ -61,7 +61,7 @@ fn all_faults_of_all_operations_are_reported_with_their_places() {
 }
 
 #[test]
-fn what_is_no_array_is_no_patch() {
+fn a_patch_must_be_an_array() {
     for value in [json!(null), json!({"op": "add"}), json!("[]"), json!(1)] {
         assert_eq!(read(&value), Err(vec![(Code::NotAPatch, String::new(), None)]));
     }

@@ -52,7 +52,7 @@ fn tokens_match_tokens_and_never_a_prefix_of_a_name() {
 }
 
 #[test]
-fn what_is_no_pattern_is_refused_with_its_reason() {
+fn invalid_patterns_are_rejected_with_the_reason() {
     let check = |text: &str, part: &str| {
         let refusal = Pattern::parse(text).expect_err(text);
         assert!(refusal.0.contains(part), "{text}: {refusal}");
@@ -70,7 +70,7 @@ fn what_is_no_pattern_is_refused_with_its_reason() {
 }
 
 #[test]
-fn captures_are_the_tokens_that_stars_stood_for() {
+fn captures_are_the_tokens_matched_by_wildcards() {
     let check = |text: &str, path: &[&str], expected: Option<&[&str]>| {
         let expected = expected.map(|captures| captures.iter().map(|&capture| capture.to_owned()).collect());
         assert_eq!(pattern(text).captures(path), expected, "{text} on {path:?}");
@@ -175,7 +175,7 @@ fn many_deep_tokens_take_no_exponential_time() {
 }
 
 #[test]
-fn what_is_appended_collides_with_indices_and_lies_above_what_is_in_it() {
+fn append_patterns_collide_with_indices_and_lie_above_their_contents() {
     let check = |one: &str, another: &str, overlaps: bool, collides: bool, above: bool| {
         let (one, another) = (pattern(one), pattern(another));
         assert_eq!(one.overlaps(&another), overlaps, "{one} overlaps {another}");
@@ -233,7 +233,7 @@ fn sequences(words: &[&'static str], length: usize) -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn what_two_patterns_have_in_common_is_what_enumeration_finds() {
+fn pattern_relations_agree_with_enumeration() {
     // If two patterns of three tokens share a path, they share one of at most four tokens.
     let paths = sequences(&["a", "0", "-", "z"], 4);
     let patterns = sequences(&["a", "0", "*", "**", "-"], 3)
@@ -296,7 +296,7 @@ fn a_token_in_braces_is_a_name_in_a_template_only() {
 }
 
 #[test]
-fn what_a_template_may_meet_is_what_it_meets_under_some_binding() {
+fn template_relations_cover_every_binding() {
     let words = ["a", "0", "*", "**", "-", "{n}", "{m}"];
     let read = |tokens: &Vec<&str>| {
         PathSyntax::Named.parse(&tokens.iter().map(|token| format!("/{token}")).collect::<String>()).ok()

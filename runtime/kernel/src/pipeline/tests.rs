@@ -19,7 +19,7 @@ fn stale(code: Code, place: &str, message: &str) -> Violation {
 }
 
 #[test]
-fn what_changed_is_reported_as_far_as_the_worker_may_read() {
+fn changes_are_reported_as_far_as_the_worker_may_read() {
     let worker = json!({"agent": "script", "reads": ["/shown", "/list/*/text"], "writes": [{"path": "/out"}]});
     let worker = serde_json::from_value(worker).expect("a worker");
     let contract = crate::contract::Contract::compile(

@@ -85,7 +85,7 @@ fn every_kind_of_record_says_what_its_body_says() {
 }
 
 #[test]
-fn what_people_wrote_is_in_the_payload_only() {
+fn user_values_are_in_the_payload_only() {
     let hasher = Hasher::new(&Salt::ZERO);
     let mut with_values = 0;
     for body in bodies() {

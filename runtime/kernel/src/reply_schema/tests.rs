@@ -249,7 +249,7 @@ fn an_intent_and_places_to_expand_are_asked_for_where_they_may_be_given() {
 }
 
 #[test]
-fn what_can_be_copied_is_what_was_shown_and_fits() {
+fn copy_sources_are_shown_places_with_a_fitting_value() {
     let copies = |reads: Value, path: &str| {
         branches(&form(reads, json!([{"path": path, "ops": ["add", "copy"]}])))
             .into_iter()
@@ -280,7 +280,7 @@ fn what_can_be_copied_is_what_was_shown_and_fits() {
 }
 
 #[test]
-fn what_is_moved_is_taken_from_where_removing_is_granted() {
+fn move_sources_need_a_grant_to_remove() {
     let form = form(
         json!([""]),
         json!([
@@ -302,7 +302,7 @@ fn what_is_moved_is_taken_from_where_removing_is_granted() {
 }
 
 #[test]
-fn tests_are_for_those_whose_freshness_nobody_else_checks() {
+fn test_operations_are_offered_to_workers_without_freshness_checks() {
     let worker = json!({"agent": "llm", "reads": ["/question"], "writes": [{"path": "/answer"}], "freshness": "none"});
     let offered = branches(&Scene::new(&schema(), &state(), &worker, 4000).form().schema);
     let last = offered.last().expect("a branch");
@@ -310,7 +310,7 @@ fn tests_are_for_those_whose_freshness_nobody_else_checks() {
 }
 
 #[test]
-fn what_is_there_is_not_reported_to_who_may_not_read_it() {
+fn reply_schemas_hide_the_existence_of_unreadable_places() {
     let offered = |reads: Value, writes: Value| Value::from(branches(&form(reads, writes)));
     let status = json!({"enum": ["draft", "verified", "refused"]});
     // The number of claims is not revealed.
@@ -336,7 +336,7 @@ fn what_is_there_is_not_reported_to_who_may_not_read_it() {
 }
 
 #[test]
-fn what_was_only_summarised_cannot_be_written_over_but_added_to() {
+fn summarised_places_can_be_added_to_but_not_overwritten() {
     let mut state = state();
     state["claims"] =
         (0..200).map(|n| json!({"text": format!("claim {n} {}", "x".repeat(80)), "status": "draft"})).collect();
@@ -493,7 +493,7 @@ fn alternatives_within_alternatives_are_not_multiplied_out_without_end() {
 }
 
 #[test]
-fn what_a_patch_may_bring_along_itself_is_demanded_of_nothing() {
+fn grants_are_offered_if_the_same_patch_can_meet_their_demands() {
     let list = json!({"type": "array", "items": {"type": "object"}});
     let links = json!({"type": "array", "items": {"type": "object", "required": ["claim"]}});
     let schema = json!({"properties": {"claims": list, "links": links, "tree": list}});
@@ -617,7 +617,7 @@ fn a_value_that_an_invariant_wants_in_a_list_is_one_of_it() {
 }
 
 #[test]
-fn who_may_ask_a_person_has_the_form_of_a_question_and_who_may_not_has_none() {
+fn reply_schemas_offer_questions_only_to_workers_that_may_ask_a_person() {
     let worker = json!({"agent": "llm", "reads": ["/question"], "writes": [{"path": "/answer", "ops": ["add"]}]});
     let scene = Scene::new(&schema(), &state(), &worker, 4000);
     let asks = json!({"patch": [], "clarify": {"question": "Which?", "choices": ["a", "b"]}});

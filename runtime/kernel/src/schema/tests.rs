@@ -51,7 +51,7 @@ fn the_accepted_drafts_are_four() {
 }
 
 #[test]
-fn what_is_no_schema_is_refused_at_its_place() {
+fn an_invalid_schema_is_rejected_with_its_position() {
     refused(json!({"properties": {"a": {"type": 12}}}), "/properties/a/type", "no valid schema");
     refused(json!({"properties": {"a": {"type": "text"}}}), "/properties/a/type", "no valid schema");
     refused(json!(3), "", "no valid schema");
@@ -91,7 +91,7 @@ fn references_never_leave_the_document() {
 }
 
 #[test]
-fn a_name_that_two_subschemas_have_is_refused() {
+fn a_name_of_two_subschemas_is_rejected() {
     let (text, number) = (json!({"$anchor": "x", "type": "string"}), json!({"$anchor": "x", "type": "integer"}));
     let with = |holder: Value| json!({"$defs": {"a": holder, "b": number}, "properties": {"p": {"$ref": "#x"}}});
     refused(with(text.clone()), "/$defs/b", "`#x`");
@@ -114,7 +114,7 @@ fn a_name_that_two_subschemas_have_is_refused() {
 }
 
 #[test]
-fn regular_expressions_are_linear_or_refused() {
+fn regular_expressions_are_linear_or_rejected() {
     for (expression, why) in [
         ("(?=a)", "look-around"),
         ("(a)\\1", "backreferences"),
@@ -144,7 +144,7 @@ fn formats_are_annotations_unless_they_are_asserted() {
 }
 
 #[test]
-fn a_schema_that_could_overflow_the_stack_is_refused() {
+fn a_schema_that_could_overflow_the_stack_is_rejected() {
     let nested = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({ "not": inner }));
     refused(nested(129), "", "nested at most 128 deep");
     unsafe_to_walk(nested(100), "inside the other");
@@ -168,7 +168,7 @@ fn a_schema_that_could_overflow_the_stack_is_refused() {
 }
 
 #[test]
-fn a_recursive_schema_with_long_walks_is_refused_and_with_short_ones_is_safe() {
+fn recursive_schemas_with_long_walks_are_rejected_and_short_ones_are_safe() {
     let recursive = |links: usize| {
         (0..links)
             .fold(json!({"properties": {"a": {"$ref": "#"}}}), |inner, _| json!({ "dependentSchemas": {"a": inner} }))
@@ -181,7 +181,7 @@ fn a_recursive_schema_with_long_walks_is_refused_and_with_short_ones_is_safe() {
 }
 
 #[test]
-fn a_schema_that_branches_without_end_is_refused() {
+fn a_schema_that_branches_without_end_is_rejected() {
     let mut schemas = serde_json::Map::new();
     for at in 0..40 {
         let next = json!({"$ref": format!("#/$defs/d{}", at + 1)});

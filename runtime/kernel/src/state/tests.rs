@@ -91,7 +91,7 @@ fn the_effect_of_a_move_is_judged_once_its_source_is_gone() {
 }
 
 #[test]
-fn what_cannot_be_applied_is_refused_at_its_place_and_changes_nothing() {
+fn inapplicable_operations_are_rejected_with_their_place_and_change_nothing() {
     use Code::{IndexOutOfRange, PathNotFound, TestFailed};
     let document = json!({"a": [1, 2], "o": {"x": {"y": 1}}, "l": [{}, {}], "s": "text"});
     for (operation, code, pointer) in [
@@ -205,7 +205,7 @@ fn a_value_can_be_moved_over_what_contains_it() {
 }
 
 #[test]
-fn a_patch_that_multiplies_the_document_is_refused_before_it_grows() {
+fn a_patch_that_multiplies_the_document_is_rejected_before_it_grows() {
     let mut document = candidate(json!({"a": ["x"], "b": []}));
     let limits = ResultLimits { bytes: 4096, depth: 64 };
     let mut refused = None;
@@ -240,7 +240,7 @@ fn a_copy_into_itself_cannot_pass_the_depth_limit() {
 }
 
 #[test]
-fn what_shrinks_a_document_is_let_through_even_above_the_limit() {
+fn shrinking_operations_are_accepted_even_above_the_limit() {
     let limits = ResultLimits { bytes: 4, depth: 64 };
     let mut document = candidate(json!({"a": "long", "b": "longer"}));
     apply(&mut document, json!({"op": "remove", "path": "/a"}), limits).expect("smaller");

@@ -308,7 +308,7 @@ fn every_change_is_found_by_what_is_touched() {
 }
 
 #[test]
-fn what_was_read_is_lost_only_if_it_was_there() {
+fn removals_count_only_for_elements_present_at_the_read() {
     let mut tree = Node::from_value(&json!({"a": [0, 1, 2]}), &edit(0));
     let place = |text: &str| PointerBuf::parse(text).expect("a pointer");
     tree.insert(&place("/a/-"), Node::Null, &edit(1));
@@ -360,7 +360,7 @@ fn latest(node: &Node, floor: Revision) -> usize {
 }
 
 #[test]
-fn what_changed_last_is_found_as_by_sorting() {
+fn latest_changes_agree_with_sorting() {
     let mut containers = 0;
     for seed in 0..50 {
         let mut dice = Dice(seed);
@@ -378,7 +378,7 @@ fn what_changed_last_is_found_as_by_sorting() {
 }
 
 #[test]
-fn what_changed_last_is_found_without_looking_at_all() {
+fn latest_changes_are_found_without_a_full_scan() {
     let mut value = json!({"list": vec![json!({"n": 0}); 5000], "names": {}});
     value["names"] = (0..5000).map(|n| (format!("n{n:04}"), json!([n]))).collect::<serde_json::Map<_, _>>().into();
     let mut tree = Node::from_value(&value, &edit(0));

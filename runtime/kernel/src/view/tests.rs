@@ -321,7 +321,7 @@ fn small_fields_stay_and_a_field_that_is_too_long_says_so() {
 }
 
 #[test]
-fn what_has_no_room_for_a_summary_is_counted() {
+fn places_without_room_for_a_summary_are_counted() {
     let names: Vec<String> = (0..20).map(|n| format!("/field{n}")).collect();
     let worker = worker(json!({"agent": "llm", "reads": names}));
     let state: BTreeMap<String, String> = (0..20).map(|n| (format!("field{n}"), "v".repeat(300))).collect();
@@ -402,7 +402,7 @@ fn data_cannot_fake_a_section() {
 }
 
 #[test]
-fn a_refusal_says_how_what_was_read_has_changed() {
+fn a_rejection_shows_how_read_values_changed() {
     let stale = |pointer: &str, message: &str, diff: Value| json!({"code": "stale_read", "pointer": pointer, "message": message, "stale": {"read_at": 0, "now": 1, "changed_by": "other", "seq": 3}, "diff": diff, "found": "n".repeat(200)});
     let refusal = json!({"stage": "freshness", "code": "stale_read", "violations": [
         stale("/a", "changed", json!({"at": 3, "removed": "fox", "added": "cat"})),
@@ -426,7 +426,7 @@ fn a_refusal_says_how_what_was_read_has_changed() {
 }
 
 #[test]
-fn a_tight_budget_still_says_what_was_refused() {
+fn a_tight_budget_still_shows_the_rejection() {
     let worker = worker(json!({"agent": "llm", "reads": ["/big"], "writes": [{"path": "/big"}]}));
     let state = json!({"big": vec!["x".repeat(30); 60]});
     let message = "m".repeat(100);
@@ -441,7 +441,7 @@ fn a_tight_budget_still_says_what_was_refused() {
 }
 
 #[test]
-fn the_newest_refusals_are_kept() {
+fn the_newest_rejections_are_kept() {
     let refusal = |n: usize| json!({"stage": "schema", "code": "schema_violation", "violations": [{"pointer": format!("/claims/{n}"), "message": "m".repeat(300)}]});
     let feedback: Vec<Value> = (0..30).map(refusal).collect();
     let view = view(&extractor(), &json!({}), &start(), &feedback, 1500);
@@ -629,7 +629,7 @@ fn every_example_is_a_patch() {
 }
 
 #[test]
-fn who_may_copy_is_shown_copies_of_something_of_the_right_shape() {
+fn workers_with_a_copy_grant_see_a_copy_example_of_the_right_shape() {
     let mut worker = worker(json!({"agent": "llm", "reads": ["/question", "/documents/*"], "patch": {"max_ops": 2},
         "writes": [{"path": "/sources/-", "ops": ["add", "copy"]}]}));
     let document = json!({"properties": {"lines": {"items": {"type": "string"}}}});

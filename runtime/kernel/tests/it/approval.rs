@@ -83,7 +83,7 @@ fn careless() -> Played {
 }
 
 #[test]
-fn what_a_person_has_agreed_to_is_what_it_was_when_the_person_was_asked() {
+fn an_approval_covers_the_proposal_as_it_was_when_asked() {
     for (asked, beside) in [
         (json!([{"op": "add", "path": "/x", "value": 1}]), json!([{"op": "add", "path": "/x", "value": "another's"}])),
         (
@@ -135,7 +135,7 @@ fn a_question_that_never_expires_waits_for_its_answer_however_long_it_takes() {
 }
 
 #[test]
-fn what_is_agreed_to_is_committed_and_only_then_the_rule_is_complete() {
+fn an_approved_proposal_is_committed_and_then_completes_the_rule() {
     let mut played = office(json!({}));
     played.signal();
     let outcome = played.answer(pay(5), None);
@@ -184,7 +184,7 @@ fn every_way_to_answer_wrongly_has_a_code_and_changes_nothing() {
 }
 
 #[test]
-fn a_refusal_is_reported_to_the_worker_who_may_try_again() {
+fn a_denied_approval_is_reported_to_the_worker_which_may_retry() {
     let mut played = office(json!({"attempts": 2}));
     played.signal();
     played.answer(pay(500), None);
@@ -198,7 +198,7 @@ fn a_refusal_is_reported_to_the_worker_who_may_try_again() {
 }
 
 #[test]
-fn what_changed_while_the_person_thought_counts() {
+fn changes_during_an_approval_can_make_the_proposal_stale() {
     let mut played = office(json!({}));
     played.signal();
     // A value in the read set changes meanwhile, so the approved proposal is stale, and retried.
@@ -272,7 +272,7 @@ fn one_patch_is_put_to_one_person_and_a_repeated_one_once() {
 }
 
 #[test]
-fn a_question_wakes_a_board_that_stands_still_until_it_is_answered() {
+fn a_question_keeps_a_quiescent_board_running_until_answered() {
     for agrees in [true, false] {
         let mut played = office(json!({}));
         assert!(played.board.ended().is_some(), "nobody has anything to do");
@@ -300,7 +300,7 @@ fn questions_have_a_limit() {
 }
 
 #[test]
-fn who_comes_back_from_a_person_waits_for_a_place() {
+fn an_invocation_returning_from_approval_waits_for_a_slot() {
     let mut played = office(json!({"attempts": 2}));
     played.signal();
     assert!(matches!(played.answer(pay(5), None), Outcome::AwaitingApproval { .. }));

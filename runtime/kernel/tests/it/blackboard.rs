@@ -159,7 +159,7 @@ fn each_is_shown_what_those_before_it_have_written() {
 }
 
 #[test]
-fn who_is_chosen_after_the_resolver_works_after_the_room() {
+fn workers_chosen_after_the_resolver_run_after_the_room() {
     let mut played = board(json!({"rounds": 1}));
     let chosen = ["planner", "critic", "conflict_resolver", "cleaner", "decider"];
     let mut turns = Vec::new();
@@ -192,7 +192,7 @@ fn who_is_chosen_after_the_resolver_works_after_the_room() {
 }
 
 #[test]
-fn whoever_fails_the_ballot_opens_and_a_board_without_answers_stands_still() {
+fn the_ballot_opens_despite_failures_and_a_board_without_answers_ends() {
     // No reply can be parsed, not even that of the control unit.
     let mut played = board(json!({"rounds": 3}));
     while let Some((worker, scheduled)) = next(&played) {
@@ -214,7 +214,7 @@ fn whoever_fails_the_ballot_opens_and_a_board_without_answers_stands_still() {
 }
 
 #[test]
-fn a_board_whose_tokens_are_used_up_is_stopped() {
+fn a_board_without_tokens_left_is_stopped() {
     let mut members = members();
     members["limits"]["tokens"] = json!(20_000);
     let mut played = board_of(json!({}), members);
@@ -248,7 +248,7 @@ fn each_agent_can_have_a_model_of_its_own() {
 }
 
 #[test]
-fn nobody_speaks_for_another_and_only_members_in_a_room() {
+fn messages_in_a_foreign_name_or_room_are_rejected() {
     let mut played = board(json!({"cleaner": "mark"}));
     for (worker, reply) in [
         ("critic", message("planner", "It is 9.")),

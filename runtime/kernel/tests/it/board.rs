@@ -95,7 +95,7 @@ fn a_stopped_branch_does_not_keep_a_board_from_other_work() {
 }
 
 #[test]
-fn what_waits_for_a_breaker_is_not_lost_when_the_board_stands_still_meanwhile() {
+fn invocations_held_by_a_breaker_survive_a_quiescent_board() {
     let mut played = Played::new(json!({
         "workers": {"w": appender(json!({})), "v": appender(json!({}))},
         "rules": [
@@ -121,7 +121,7 @@ fn what_waits_for_a_breaker_is_not_lost_when_the_board_stands_still_meanwhile() 
 }
 
 #[test]
-fn what_waits_for_a_breaker_goes_on_when_direct_proposals_cool_it_down() {
+fn invocations_held_by_a_breaker_continue_when_direct_proposals_cool_it_down() {
     let no_op = "[]".to_owned();
     let refused = json!([{"op": "remove", "path": "/list"}]).to_string();
     for (is_paused, reply) in [(false, &no_op), (false, &refused), (true, &no_op)] {
@@ -153,7 +153,7 @@ fn what_waits_for_a_breaker_goes_on_when_direct_proposals_cool_it_down() {
 }
 
 #[test]
-fn a_board_that_stands_still_stays_so_when_a_branch_cools_down_that_has_nothing_queued() {
+fn a_quiescent_board_stays_so_when_an_empty_branch_cools_down() {
     let mut played = Played::new(json!({
         "workers": {"w": appender(json!({}))},
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],
@@ -168,7 +168,7 @@ fn a_board_that_stands_still_stays_so_when_a_branch_cools_down_that_has_nothing_
 }
 
 #[test]
-fn what_has_ended_does_not_end_again() {
+fn an_ended_board_ends_once() {
     let mut played = Played::new(json!({
         "workers": {"w": appender(json!({}))},
         "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
@@ -251,7 +251,7 @@ fn numbers_that_grow_when_they_are_written_out_count_as_written_out() {
 }
 
 #[test]
-fn a_refusal_shows_nothing_that_its_worker_may_not_read() {
+fn a_rejection_hides_values_that_its_worker_may_not_read() {
     let secret = "nobody-may-read-this";
     let mut played = Played::new(json!({
         "state": {
@@ -318,7 +318,7 @@ fn a_journal_that_ends_inside_a_step_is_found() {
 }
 
 #[test]
-fn a_record_of_a_worker_that_does_not_exist_is_refused() {
+fn a_record_of_an_unknown_worker_is_rejected() {
     let played = Played::new(json!({
         "workers": {"w": appender(json!({}))},
         "rules": [{"name": "begin", "trigger": "start", "run": "w"}],
@@ -378,7 +378,7 @@ fn a_rules_tokens_hold_its_branch_and_no_other() {
 }
 
 #[test]
-fn a_call_that_reached_nobody_is_none_to_the_agent() {
+fn unreachable_calls_leave_the_occurrence_count_unchanged() {
     let mut played = Played::new(json!({
         "workers": {"w": appender(json!({"attempts": 5}))},
         "rules": [{"name": "go", "trigger": {"signal": "go"}, "run": "w"}],

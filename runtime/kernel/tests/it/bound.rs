@@ -79,7 +79,7 @@ fn an_invocation_sees_its_trigger_and_the_value_of_the_name() {
 }
 
 #[test]
-fn what_stands_beside_it_can_be_neither_written_nor_tested_nor_asked_for() {
+fn writes_tests_and_requests_beside_the_bound_element_are_rejected() {
     let mut played = Played::new(notes(json!([]), json!({"limits": {"attempts": 9}})));
     (0..3).for_each(|n| add(&mut played, "-", n));
     for reply in [
@@ -169,7 +169,7 @@ fn a_reply_may_have_the_name_where_its_token_belongs_and_is_known_again_by_its_w
 }
 
 #[test]
-fn a_refusal_is_reported_where_it_happened_only() {
+fn a_rejection_is_reported_only_for_its_own_element() {
     let mut played = Played::new(notes(json!([]), json!({"limits": {"attempts": 3}})));
     (0..2).for_each(|n| add(&mut played, "-", n));
     let wrong = json!([{"op": "replace", "path": "/notes/{note}/status", "value": "wrong"}]);
@@ -348,7 +348,7 @@ fn rounds_of_one() -> Value {
 }
 
 #[test]
-fn what_stands_in_unreadable_parts_of_what_woke_it_is_not_followed() {
+fn pointers_in_unreadable_parts_of_a_trigger_are_ignored() {
     let reads = json!({"reads": ["/notes/{note}/text", "/topic", "/secret/*"], "writes": []});
     let mut blueprint = notes(json!({}), reads);
     blueprint["state"]["initial"]["secret"] = json!({"a": 1});
@@ -362,7 +362,7 @@ fn what_stands_in_unreadable_parts_of_what_woke_it_is_not_followed() {
 }
 
 #[test]
-fn a_refusal_names_nothing_beside_the_element() {
+fn a_rejection_names_only_the_bound_element() {
     let mut blueprint = notes(json!({"other": note(1)}), json!({"limits": {"attempts": 9}}));
     blueprint["invariants"] = json!([{"name": "one-checked", "for": "/notes/*",
         "expr": "self.status != 'checked' || state.topic == 'checked'"},
@@ -502,7 +502,7 @@ fn conditions_of_grants_know_what_is_bound() {
 }
 
 #[test]
-fn what_follows_and_what_is_retried_is_about_the_same() {
+fn follow_ups_and_retries_keep_their_bound_element() {
     let mut blueprint = notes(json!([]), json!({"limits": {"attempts": 1}}));
     blueprint["rules"][0]["delay"] = json!("5ms");
     let mut played = Played::new(blueprint);
@@ -552,7 +552,7 @@ proptest! {
     /// Holds for any collection, depth and order of answers. An invocation that is bound to an element is never
     /// rejected because of another, and is shown only its own element.
     #[test]
-    fn what_is_bound_to_an_element_never_conflicts_with_itself(scene in scene()) {
+    fn bound_invocations_of_different_elements_all_commit(scene in scene()) {
         let Scene { is_array, depth, elements, freshness, concurrency, order } = scene;
         let above: String = (0..depth).map(|n| format!("/l{n}")).collect();
         let mut initial = if is_array { json!([]) } else { json!({}) };

@@ -41,7 +41,7 @@ fn patch(count: usize) -> Value {
 }
 
 #[test]
-fn a_commit_that_gives_rules_more_to_do_than_one_step_may_is_refused_with_the_reason() {
+fn a_commit_that_triggers_too_many_invocations_is_rejected_with_the_reason() {
     let mut played = notes(1, 1_000_000);
     let rejection = played.rejection("writer", patch(WOKEN_MAX + 1));
     assert_eq!(rejection.code, Code::TooLarge);
@@ -55,7 +55,7 @@ fn a_commit_that_gives_rules_more_to_do_than_one_step_may_is_refused_with_the_re
 }
 
 #[test]
-fn what_is_beyond_a_workers_invocations_and_beyond_what_is_kept_is_one_record_and_holds_up_its_join() {
+fn invocations_beyond_the_kept_number_are_one_record_and_block_their_join() {
     let mut played = notes(1, 2);
     played.answer(patch(3000), None);
     let beyond = |body: &Body| matches!(body, Body::Budget(budget) if budget.resource == Resource::Invocations);

@@ -105,7 +105,7 @@ fn a_question_is_put_only_by_who_may_and_as_often_as_may_be() {
 }
 
 #[test]
-fn what_is_no_question_is_refused_with_what_is_wrong() {
+fn invalid_questions_are_rejected_with_the_reason() {
     let long = "x".repeat(2001);
     for (clarify, code) in [
         (json!({}), Code::NotAPatch),
@@ -152,7 +152,7 @@ fn an_answer_is_one_of_those_that_were_offered() {
 }
 
 #[test]
-fn who_does_not_say_is_asked_by_another_attempt_and_who_does_not_come_by_none() {
+fn a_declined_question_is_retried_and_an_expired_one_given_up() {
     let mut played = house();
     played.signal();
     played.answer(which(), None);

@@ -143,7 +143,7 @@ fn the_budgets_of_the_worker_and_of_the_rule_count_too() {
 }
 
 #[test]
-fn what_others_hold_is_not_waited_for_within_an_attempt_and_stops_no_branch() {
+fn tokens_reserved_by_others_end_an_attempt_without_stopping_its_branch() {
     let mut played = shop(json!({"limits": {"tokens": 3000}}));
     played.give(Input::Signal { name: "both".into(), value: Value::Null, key: None });
     assert_eq!(played.calls.len(), 2);
@@ -158,7 +158,7 @@ fn what_others_hold_is_not_waited_for_within_an_attempt_and_stops_no_branch() {
 }
 
 #[test]
-fn what_a_call_leaves_lets_others_go_before_the_attempt_is_over() {
+fn tokens_released_within_an_attempt_start_waiting_calls() {
     let mut played = shop(json!({"limits": {"tokens": 2500}, "concurrency": 2}));
     assert!(matches!(go_on(&mut played, spent(0, 0), 2400), Outcome::Continued { .. }));
     played.give(Input::Signal { name: "both".into(), value: Value::Null, key: None });

@@ -55,7 +55,7 @@ fn a_grant_never_lets_a_write_outside_it_through() {
 }
 
 #[test]
-fn a_grant_of_everything_refuses_only_the_whole_document() {
+fn a_grant_of_everything_rejects_only_the_whole_document() {
     let every_place = Schema::compile(&json!(true), false).expect("a schema that allows anything");
     let contract =
         compiled(&[vec![]], &[Grant { tokens: vec!["**".to_owned()], ops: GrantOp::ALL.to_vec(), value: None }]);

@@ -69,7 +69,7 @@ fn a_rule_with_a_delay_fires_when_that_is_over_and_not_before() {
 }
 
 #[test]
-fn what_is_not_so_any_more_wakes_nobody_and_does_not_count() {
+fn delayed_invocations_with_a_lapsed_condition_are_skipped_uncounted() {
     let mut played = cases(json!("5m"), &json!({}));
     open(&mut played, "a", &json!({"is": "open"}));
     open(&mut played, "b", &json!({"is": "open"}));
@@ -135,7 +135,7 @@ fn a_pause_lets_nothing_come_and_its_end_makes_up_for_it() {
 }
 
 #[test]
-fn what_waits_for_its_time_survives_a_snapshot_and_is_not_under_way() {
+fn delayed_invocations_survive_a_snapshot_and_count_as_idle() {
     let more = json!({"rules": [
         {"name": "too-late", "trigger": {"op": "add", "path": "/cases/*"}, "when": "event.worker == 'opener'", "run": "late", "delay": "5m"},
         {"name": "after-all", "trigger": {"idle": ["too-late"]}, "run": "late"},
@@ -158,7 +158,7 @@ fn what_waits_for_its_time_survives_a_snapshot_and_is_not_under_way() {
 }
 
 #[test]
-fn whoever_ends_a_board_ends_what_waits() {
+fn ending_a_board_drops_its_delayed_invocations() {
     let mut played = cases(json!("5m"), &json!({}));
     open(&mut played, "a", &json!({"is": "open"}));
     played.give(Input::Cancel);

@@ -187,7 +187,7 @@ proptest! {
 
     /// A changed manifest is rejected with a place, or is valid as before; the lint must not panic.
     #[test]
-    fn every_changed_manifest_is_refused_in_words_or_sound(
+    fn every_changed_manifest_is_rejected_with_a_place_or_sound(
         manifest in manifests("notes"), at in any::<prop::sample::Index>(), with in changes(),
     ) {
         let places = places(&manifest);
@@ -276,7 +276,7 @@ fn a_department_becomes_one_board_and_one_worker_of_the_group() {
 }
 
 #[test]
-fn what_is_given_may_be_absent_unless_it_is_required_and_may_have_another_name_here() {
+fn inputs_are_optional_unless_required_and_may_be_renamed() {
     let inner = |manifest: Value| {
         let report = checked([manifest]);
         assert_eq!(report.findings, []);
@@ -308,7 +308,7 @@ fn what_is_given_may_be_absent_unless_it_is_required_and_may_have_another_name_h
 }
 
 #[test]
-fn what_another_was_asked_is_no_need() {
+fn questions_of_any_department_are_rejected_as_input() {
     for of in ["pending", "waits"] {
         let mut manifest = notes();
         manifest["needs"]["question"] = json!({"type": "object"});
@@ -350,7 +350,7 @@ fn a_member_that_only_classify_may_see_is_in_no_other_prompt() {
 }
 
 #[test]
-fn more_folders_than_there_may_be_are_refused() {
+fn too_many_department_folders_are_rejected() {
     let many = |count: usize| {
         (0..count).map(|number| {
             let mut manifest = notes();
@@ -376,7 +376,7 @@ fn the_findings_of_all_manifests_are_reported_together() {
 }
 
 #[test]
-fn nobody_is_no_department() {
+fn a_reserved_department_name_is_rejected() {
     let mut manifest = notes();
     manifest["name"] = "nobody".into();
     let report = checked([manifest]);
@@ -386,7 +386,7 @@ fn nobody_is_no_department() {
 }
 
 #[test]
-fn what_was_asked_is_no_need_and_an_answer_that_was_understood_has_the_form_of_one() {
+fn needs_exclude_questions_and_test_answers_must_be_valid_classifications() {
     let found = |change: &dyn Fn(&mut Value)| {
         let mut manifest = notes();
         change(&mut manifest);

@@ -45,7 +45,7 @@ fn refused(outcome: Outcome) -> (Stage, Code) {
 }
 
 #[test]
-fn what_was_asked_for_is_shown_in_the_next_view_and_the_rule_is_not_complete_before() {
+fn expanded_places_are_in_the_next_view_and_defer_rule_completion() {
     let mut played = library(json!({"limits": {"invocations": 1}}));
     assert!(!played.view().contains("<3>") && played.view().contains("\"expand\": ["), "{}", played.view());
     assert!(matches!(played.answer(ask(&["/sources/3", "/long"]), None), Outcome::Expanded { .. }));

@@ -52,7 +52,7 @@ fn put(path: &str, value: Value) -> Value {
 }
 
 #[test]
-fn a_status_only_moves_forward_wherever_it_stands() {
+fn a_status_only_moves_forward_in_objects_and_arrays() {
     let ranks = "{'open': 0, 'checked': 1, 'closed': 2}";
     let forward = format!("old == null || {ranks}[self.status] >= {ranks}[old.status]");
     let initial = json!({"claims": {"a": {"status": "checked"}}, "rows": [{"n": 1, "status": "checked"}]});

@@ -34,7 +34,7 @@ fn feedback(played: &mut Played, worker: &str) -> Vec<String> {
 }
 
 #[test]
-fn others_refusals_where_a_worker_writes_are_reported_without_values() {
+fn rejections_of_others_at_writable_places_are_reported_without_values() {
     let mut played = review();
     let secret = json!([{"op": "add", "path": "/claims/-", "value": {"status": "S3CRET"}}]);
     played.direct("one", &secret.to_string());
@@ -59,7 +59,7 @@ fn others_refusals_where_a_worker_writes_are_reported_without_values() {
 }
 
 #[test]
-fn of_many_refusals_the_last_of_others_and_of_its_own_are_reported() {
+fn the_last_rejections_of_others_and_of_its_own_are_reported() {
     let mut played = review();
     for value in 0..5 {
         played.direct("one", &json!([{"op": "add", "path": "/claims/-", "value": value}]).to_string());
@@ -73,7 +73,7 @@ fn of_many_refusals_the_last_of_others_and_of_its_own_are_reported() {
 }
 
 #[test]
-fn an_attempt_knows_failures_since_the_last_reply_that_was_judged_and_views_that_were_refused() {
+fn an_attempt_knows_failures_since_the_last_judged_reply_and_rejected_views() {
     let mut played = Played::new(json!({
         "state": {"schema": {"type": "object", "properties": {"notes": {"type": "array"}}}, "initial": {"notes": []}},
         "workers": {"scribe": {"agent": "llm", "writes": [{"path": "/notes/-", "ops": ["add"]}], "limits": {"attempts": 6}}},

@@ -80,7 +80,7 @@ fn an_edit_makes_a_version_and_its_author_goes_on() {
 }
 
 #[test]
-fn lines_that_nobody_touched_are_fresh_wherever_they_are_by_then() {
+fn unchanged_lines_stay_fresh_when_they_move() {
     let mut played = shop(json!({}));
     let (first, text) = change("src/a.py", A, 2, "2\n", "two\nzwei\n");
     committed(&edit(&mut played, "ada", &[read("src/a.py", 1, Some((1, 3)))], first));
@@ -114,7 +114,7 @@ fn with_whole_files_any_change_is_a_conflict() {
 }
 
 #[test]
-fn what_was_not_read_is_not_written_over() {
+fn edits_of_unread_lines_are_rejected() {
     let mut played = shop(json!({}));
     let (first, _) = change("src/a.py", A, 2, "2\n", "two\n");
     assert_eq!(refused(edit(&mut played, "ada", &[], first.clone())).code, Code::UnseenTarget);
@@ -152,7 +152,7 @@ fn a_file_is_made_once_and_a_deleted_one_has_changed() {
 }
 
 #[test]
-fn who_was_refused_is_next_at_that_file() {
+fn a_rejected_worker_is_next_at_its_file() {
     let mut played = shop(json!({}));
     let (first, text) = change("src/a.py", A, 2, "2\n", "two\n");
     committed(&edit(&mut played, "ada", &[read("src/a.py", 1, None)], first));
@@ -168,7 +168,7 @@ fn who_was_refused_is_next_at_that_file() {
 }
 
 #[test]
-fn what_happens_around_the_workspace_is_recorded_and_makes_readers_stale() {
+fn external_changes_are_recorded_and_make_readers_stale() {
     let mut played = shop(json!({}));
     let (outside, text) = change("src/a.py", A, 5, "5\n", "fünf\n");
     let outcome = played.give(Input::Edit(Edit { changes: vec![outside], ..external() })).outcome;
@@ -190,7 +190,7 @@ fn what_happens_around_the_workspace_is_recorded_and_makes_readers_stale() {
 }
 
 #[test]
-fn what_may_not_be_said_or_changed_is_refused_with_what_is_wrong() {
+fn invalid_edits_are_rejected_with_the_reason() {
     let mut played = shop(json!({}));
     let reads = [read("src/a.py", 1, None), read("setup.py", 1, None)];
     let (good, _) = change("src/a.py", A, 2, "2\n", "two\n");

@@ -77,7 +77,7 @@ fn said() -> Value {
 }
 
 #[test]
-fn a_rule_wakes_whom_an_event_names_one_for_each_event() {
+fn a_rule_triggers_the_named_worker_once_for_each_event() {
     let mut played = crew(json!({}));
     propose(&mut played, "/rounds/-", json!(["cid", "ada", "cid"]));
     assert_eq!(woken(&played, "turn"), ["cid", "ada", "cid"]);
@@ -93,7 +93,7 @@ fn a_rule_wakes_whom_an_event_names_one_for_each_event() {
 }
 
 #[test]
-fn a_name_that_is_not_of_the_group_wakes_nobody_and_is_recorded() {
+fn a_name_outside_the_group_is_skipped_and_recorded() {
     let mut played = crew(json!({}));
     for order in [json!({"who": "chair"}), json!({"who": "nobody"}), json!({"who": 7}), json!({}), json!("ada")] {
         propose(&mut played, "/orders/-", order);
@@ -247,7 +247,7 @@ fn a_chooser_learns_its_candidates_and_is_held_to_them() {
 }
 
 #[test]
-fn what_is_stored_says_it_all_and_is_read_as_it_is() {
+fn stored_blueprints_define_their_groups_and_read_back_unchanged() {
     let played = crew(json!({}));
     let Body::Created(created) = played.records[0].body().expect("readable") else { panic!("the first creates") };
     let definition = &created.blueprint["state"]["schema"]["$defs"]["group:crew"];
@@ -257,7 +257,7 @@ fn what_is_stored_says_it_all_and_is_read_as_it_is() {
 }
 
 #[test]
-fn what_cannot_be_woken_is_not_compiled() {
+fn rules_with_an_invalid_target_fail_to_compile() {
     let compile = |rule: Value, definitions: Value| {
         let blueprint = json!({
             "blueprint": 1, "name": "bad", "state": {"schema": {"$defs": definitions}},
@@ -284,7 +284,7 @@ fn what_cannot_be_woken_is_not_compiled() {
 }
 
 #[test]
-fn a_condition_that_asks_whom_it_would_wake_is_asked_for_each() {
+fn a_condition_on_the_worker_is_evaluated_for_each_member() {
     let rules = json!([
         {"name": "all", "trigger": {"signal": "go"}, "when": "worker in state.there", "run": {"group": "crew"}},
         {"name": "call", "trigger": {"signal": "call"}, "when": "worker == value", "run": {"group": "crew", "at": ""}},

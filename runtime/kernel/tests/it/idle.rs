@@ -55,7 +55,7 @@ fn idles(played: &Played) -> usize {
 }
 
 #[test]
-fn whoever_waits_for_all_goes_on_whatever_became_of_each() {
+fn an_idle_rule_fires_after_all_calls_however_they_ended() {
     let mut played = shop(json!({}));
     give_out(&mut played, &["ada", "bob", "ada"]);
     assert_eq!(called(&played), ["ada", "bob", "ada"]);
@@ -75,7 +75,7 @@ fn whoever_waits_for_all_goes_on_whatever_became_of_each() {
 }
 
 #[test]
-fn what_waits_for_a_stopped_branch_is_not_waited_for() {
+fn invocations_behind_a_stopped_branch_count_as_over() {
     let mut played = shop(json!({"circuit": {"crashes": {"limit": 1, "then": "stop_branch"}}, "concurrency": 1}));
     give_out(&mut played, &["ada", "ada"]);
     assert_eq!(called(&played), ["ada"]);
@@ -89,7 +89,7 @@ fn what_waits_for_a_stopped_branch_is_not_waited_for() {
 }
 
 #[test]
-fn what_no_budget_allows_is_over_too_and_so_it_is_during_a_pause() {
+fn invocations_beyond_a_budget_count_as_over_even_during_a_pause() {
     let mut poor = json!({"agent": "llm", "writes": [{"path": "/done/-", "ops": ["add"]}]});
     poor["limits"] = json!({"tokens": 1});
     let mut played = shop(json!({"workers": {
@@ -111,7 +111,7 @@ fn what_no_budget_allows_is_over_too_and_so_it_is_during_a_pause() {
 }
 
 #[test]
-fn who_has_no_invocations_left_is_not_waited_for() {
+fn workers_without_invocations_left_count_as_idle() {
     let mut spent = json!({"agent": "llm", "writes": [{"path": "/done/-", "ops": ["add"]}]});
     spent["limits"] = json!({"invocations": 1});
     let mut played = shop(json!({"workers": {
@@ -139,7 +139,7 @@ fn who_has_no_invocations_left_is_not_waited_for() {
 }
 
 #[test]
-fn rules_that_wait_for_each_other_with_nobody_to_wake_come_to_an_end() {
+fn rules_waiting_for_each_other_without_workers_left_come_to_an_end() {
     let writes = json!([{"path": "/list/-", "ops": ["add"]}]);
     let seat = json!({"agent": "llm", "limits": {"invocations": 1}, "writes": writes});
     let mut played = Played::new(json!({

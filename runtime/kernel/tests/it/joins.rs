@@ -85,7 +85,7 @@ fn a_join_waits_for_all_that_its_rules_do_and_fires_once() {
 }
 
 #[test]
-fn over_nothing_a_join_fires_when_what_could_have_brought_something_rests() {
+fn an_empty_join_fires_when_its_possible_sources_are_at_rest() {
     let mut played = Played::new(pipeline(json!({"after": ["map"]}), json!({})));
     assert!(matches!(played.answer(json!([]), None), Outcome::NoOp { .. }));
     assert_eq!(called(&played), ["reducer"]);
@@ -146,7 +146,7 @@ fn settled_fires_whatever_became_of_it() {
 }
 
 #[test]
-fn what_waits_for_a_stopped_branch_is_not_complete_and_is_settled() {
+fn work_behind_a_stopped_branch_is_settled_but_incomplete() {
     for (trigger, called_then) in [(json!({"settled": ["map"]}), vec!["reducer"]), (json!({"after": ["map"]}), vec![])]
     {
         let mut blueprint = pipeline(trigger, json!({}));
@@ -200,7 +200,7 @@ fn joins_of_joins_fire_in_turn() {
 }
 
 #[test]
-fn a_join_whose_worker_wakes_what_it_waits_for_does_not_wait_for_itself() {
+fn a_join_that_triggers_its_own_source_fires_once() {
     let mut blueprint = pipeline(json!({"after": ["map"]}), json!({}));
     let again = json!({"path": "/docs/-", "ops": ["add"]});
     blueprint["workers"]["reducer"]["writes"].as_array_mut().expect("grants").push(again);
@@ -285,7 +285,7 @@ fn a_rule_can_begin_with_every_place_of_the_document() {
 }
 
 #[test]
-fn a_board_of_more_places_than_a_rule_begins_with_is_refused() {
+fn a_board_with_too_many_places_for_a_start_rule_is_rejected() {
     let make = |count: usize| {
         let docs: Vec<Value> = (0..count).map(|_| json!({"text": "x"})).collect();
         let mut blueprint = each(&json!(docs));

@@ -185,7 +185,7 @@ fn words_that_a_person_does_not_agree_to_are_kept_with_the_patch_that_was_made_o
 }
 
 #[test]
-fn a_reply_that_cannot_be_read_is_refused_in_words_of_its_form() {
+fn an_unreadable_reply_is_rejected_in_terms_of_its_format() {
     let mut played = Played::new(members());
     wake(&mut played, "criticise");
     for reply in ["I am not sure.", "{\"critics\": []}", "7"] {

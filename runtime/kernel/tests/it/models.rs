@@ -27,7 +27,7 @@ fn drawn(records: &[Record]) -> BTreeMap<String, String> {
 
 /// Test vector of docs/semantics.md, section 11; a draw never changes.
 #[test]
-fn what_was_drawn_is_recorded_and_follows_from_seed_and_name() {
+fn drawn_models_are_recorded_and_follow_from_seed_and_name() {
     let expected = |models: [&str; 3]| -> BTreeMap<String, String> {
         ["ada", "bob", "dan"].into_iter().zip(models).map(|(name, model)| (name.to_owned(), model.to_owned())).collect()
     };

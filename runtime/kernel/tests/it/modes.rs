@@ -89,7 +89,7 @@ const FORBIDDEN: [(Component, &str, Stage, Code); 4] = [
 ];
 
 #[test]
-fn each_part_refuses_what_it_is_there_for_and_nobody_else_does() {
+fn each_component_rejects_its_own_violation_and_no_other() {
     let others = [Component::Contracts, Component::Schema, Component::Feedback, Component::Slicing].map(Some);
     for left_out in std::iter::once(None).chain(others) {
         for (part, reply, stage, code) in FORBIDDEN {
@@ -153,7 +153,7 @@ fn without_slicing_a_view_shows_what_may_not_be_read_and_only_then() {
 }
 
 #[test]
-fn without_feedback_a_refusal_is_not_shown_and_the_attempts_are_as_many() {
+fn disabled_feedback_hides_rejections_and_keeps_the_number_of_attempts() {
     for part in Component::ALL {
         let mut played = without(*part);
         for attempt in 1..=3 {
@@ -224,7 +224,7 @@ fn the_same_reply_to_the_same_attempt_counts_once_in_every_mode() {
 }
 
 #[test]
-fn a_structured_blackboard_takes_what_it_is_given_and_tells_only_what_is_no_object() {
+fn a_structured_blackboard_accepts_any_object_and_reports_other_replies() {
     let mut played = board(Mode::Structured {});
     assert!(played.view().contains("nobody may read this"), "everybody sees everything");
     assert_eq!(refusal(&mut played, "I think so"), Some((Stage::Syntax, Code::InvalidJson)));
@@ -255,7 +255,7 @@ fn a_structured_blackboard_appends_as_often_as_it_is_asked_and_in_that_order() {
 }
 
 #[test]
-fn who_cannot_copy_is_asked_to_write_and_given_room_for_it() {
+fn modes_without_copies_ask_for_values_and_raise_the_reply_tokens() {
     let mut members = members();
     members["workers"]["writer"]["writes"][1]["ops"] = json!(["copy"]);
     members["workers"]["writer"]["view"] = json!({"budget": 6000});

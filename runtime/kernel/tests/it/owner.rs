@@ -35,7 +35,7 @@ fn go() -> Input {
 }
 
 #[test]
-fn what_a_step_made_is_let_out_when_its_records_are_durable() {
+fn effects_of_a_step_are_released_when_its_records_are_durable() {
     let mut owner = owner();
     let (seq, hash) = owner.board().head();
     let Ready { append: Some(append), released: None } =
@@ -60,7 +60,7 @@ fn a_step_without_records_waits_for_nothing() {
 }
 
 #[test]
-fn a_board_whose_records_were_refused_takes_no_input_any_more() {
+fn a_failed_append_closes_the_board_to_further_input() {
     let mut owner = owner();
     assert!(owner.decide(NOW, go()).append.is_some());
     let goes_on =

@@ -49,7 +49,7 @@ fn rejection(outcome: Outcome) -> Rejection {
 }
 
 #[test]
-fn who_passes_changes_nothing_and_is_heard() {
+fn a_pass_is_recorded_and_leaves_the_state_unchanged() {
     let mut played = board();
     let before = played.board.state().digest();
     played.signal();

@@ -161,7 +161,7 @@ fn the_call_of_a_board_inside_needs_admission_once_it_was_deferred() {
 }
 
 #[test]
-fn a_delay_stands_still_while_those_it_makes_an_exception_of_wait_for_their_provider() {
+fn a_delay_pauses_while_its_exempt_workers_wait_for_their_provider() {
     const MINUTE: i64 = 60_000;
     let late = |name: &str, delay: Value| json!({"name": name, "trigger": {"op": "add", "path": "/list/*"}, "run": name, "delay": delay});
     let seat = json!({"agent": "remote", "reads": ["/list"]});
@@ -264,7 +264,7 @@ fn calls_of_one_model_that_wait_are_as_many_as_places_and_hold_up_no_other() {
 }
 
 #[test]
-fn what_is_admitted_and_not_wanted_any_more_is_not_made() {
+fn admissions_of_closed_or_unknown_calls_are_ignored() {
     let mut played = board(1, json!({}));
     let go = Input::Signal { name: "go".into(), value: Value::Null, key: None };
     closed(&mut played, 1, go);
@@ -279,7 +279,7 @@ fn what_is_admitted_and_not_wanted_any_more_is_not_made() {
 }
 
 #[test]
-fn what_an_operator_must_mend_pauses_the_board_and_so_does_the_end_of_patience() {
+fn operator_errors_and_the_wait_limit_pause_the_board() {
     let mut played = board(1, json!({}));
     played.signal();
     let step = defer(&mut played, 10, not_taken(DeferralReason::KeyRefused, 1000));

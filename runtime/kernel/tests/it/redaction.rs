@@ -86,7 +86,7 @@ fn board() -> Played {
 }
 
 #[test]
-fn a_value_is_erased_wherever_it_stood() {
+fn a_value_is_redacted_at_every_place_it_had() {
     let mut played = board();
     played.signal();
     played.answer(json!([{"op": "add", "path": "/list/-", "value": {"said": SECRET}}]), None);
@@ -132,7 +132,7 @@ fn a_reply_as_the_model_sent_it_is_erased_with_what_it_says() {
 }
 
 #[test]
-fn what_a_place_took_from_elsewhere_is_erased_there_too() {
+fn moved_values_are_redacted_at_their_source_too() {
     let mut played = board();
     played.signal();
     played.answer(json!([{"op": "add", "path": "/people/anyone", "value": {"name": SECRET}}]), None);
@@ -183,7 +183,7 @@ fn a_board_that_can_go_on_lets_nothing_go_that_it_uses() {
 }
 
 #[test]
-fn what_was_refused_or_failed_is_searched_too() {
+fn rejections_and_failures_are_redacted_too() {
     let mut played = board();
     played.signal();
     played.answer(json!([{"op": "add", "path": "/people/x", "value": {"name": SECRET}}]), None);
@@ -250,7 +250,7 @@ fn without_its_salt_a_board_has_its_chain() {
 }
 
 #[test]
-fn what_cannot_be_asked_for_is_refused() {
+fn invalid_redaction_requests_are_rejected() {
     let mut played = board();
     played.signal();
     let code = |request: &Request| plan(&played, request).expect_err("it is refused").code;
@@ -394,7 +394,7 @@ fn leak(played: &Played) -> Seq {
 }
 
 #[test]
-fn what_an_edit_wrote_is_erased_from_all_edits_of_the_file_and_work_goes_on() {
+fn edit_texts_are_redacted_in_all_edits_of_the_file_and_work_continues() {
     let played = leaked();
     let request = Request { records: vec![leak(&played)], ..Request::default() };
     let planned = plan(&played, &request).expect("it is erased while the board works");
@@ -420,7 +420,7 @@ fn what_an_edit_wrote_is_erased_from_all_edits_of_the_file_and_work_goes_on() {
 }
 
 #[test]
-fn what_an_edit_wrote_that_changed_nothing_is_erased_too() {
+fn texts_of_edits_without_change_are_redacted_too() {
     let mut played = leaked();
     let text = format!("import os\nKEY = None\n{COMMON}");
     let line = "KEY = None # unmentionable, or so they say\n";
@@ -566,7 +566,7 @@ fn a_record_that_is_erased_loses_the_names_that_it_brought() {
 }
 
 #[test]
-fn what_a_worker_began_its_range_at_is_erased_with_what_it_names() {
+fn range_starts_of_expansions_are_redacted_with_the_value_they_name() {
     let mut played = Played::new(json!({
         "state": {"schema": {}, "initial": {"people": [{"id": SECRET, "text": "x".repeat(900)}, {"id": "b", "text": "x".repeat(900)}],
             "keys": {SECRET: "x".repeat(900)}}},
@@ -602,7 +602,7 @@ fn refused_at(name: &str) -> Played {
 }
 
 #[test]
-fn names_in_the_places_of_refusals_go_with_the_value_the_place_or_the_record() {
+fn names_in_rejection_places_are_redacted_by_value_place_or_record() {
     let name = "Zaphod Quux";
     let mut played = refused_at(name);
     played.signal();

@@ -31,7 +31,7 @@ fn signal(value: Value, with: &str) -> Input {
 }
 
 #[test]
-fn a_repeated_signal_wakes_nobody_again() {
+fn a_repeated_signal_triggers_once() {
     let mut played = board();
     let first = played.give(signal(json!(1), "a"));
     let seq = first.records[0].seq;
@@ -88,7 +88,7 @@ fn a_blueprint_says_for_how_long_a_repetition_is_known() {
 }
 
 #[test]
-fn a_signal_whose_value_does_not_fit_is_refused_and_not_recorded() {
+fn a_signal_with_an_invalid_value_is_rejected_unrecorded() {
     let mut played = Played::new(json!({
         "signals": {"go": {"type": "string", "maxLength": 3}, "other": true},
         "workers": {"w": {"agent": "llm", "reads": ["/list"], "writes": [{"path": "/list/-", "ops": ["add"]}]}},
@@ -148,7 +148,7 @@ fn signals_that_wait_take_a_bounded_memory() {
 }
 
 #[test]
-fn a_signal_for_which_there_is_no_room_is_refused_and_not_recorded() {
+fn a_signal_beyond_the_backlog_is_rejected_unrecorded() {
     let mut played = Played::new(json!({
         "concurrency": 1,
         "backlog": {"go": {"at": "/list", "max": 3}},
@@ -180,7 +180,7 @@ fn a_signal_for_which_there_is_no_room_is_refused_and_not_recorded() {
 }
 
 #[test]
-fn what_a_request_was_answered_is_known_after_a_recovery_until_its_time_is_over() {
+fn request_outcomes_are_remembered_across_recovery_within_the_window() {
     let mut played = board();
     played.give(signal(Value::Null, "a"));
     played.board = Board::recover(&played.records, &PLANS).expect("the journal is enough");
@@ -262,7 +262,7 @@ fn answer(played: &mut Played, agrees: bool) -> Outcome {
 }
 
 #[test]
-fn what_waits_for_a_person_is_known_while_it_does_and_for_an_hour_after_the_answer() {
+fn pending_approvals_are_remembered_until_an_hour_after_the_answer() {
     for (agrees, from_snapshot) in [(true, false), (false, false), (true, true)] {
         let mut played = office();
         let Outcome::AwaitingApproval { seq } = say(&mut played, "a", "k") else { panic!("the boss is asked") };

@@ -35,7 +35,7 @@ fn judged(played: &Played, retried: &Retried) -> (Code, String) {
 }
 
 #[test]
-fn what_was_given_up_is_taken_up_again_with_its_trigger() {
+fn invocations_given_up_are_retried_with_their_trigger() {
     let mut played = board(2, json!({}));
     played.signal();
     played.signal();
@@ -178,7 +178,7 @@ fn a_rule_that_waits_for_rest_is_given_up_with_the_board_that_a_limit_stops() {
 }
 
 #[test]
-fn what_a_worker_has_no_invocations_left_for_is_given_up() {
+fn invocations_beyond_a_worker_limit_are_given_up() {
     let mut played = Played::new(json!({
         "workers": {
             "writer": {"agent": "llm", "writes": [{"path": "/list/-"}], "limits": {"invocations": 1}},
@@ -337,7 +337,7 @@ fn edits_are_raised() {
 }
 
 #[test]
-fn a_stopped_branch_alone_is_something_to_retry() {
+fn a_stopped_branch_alone_can_be_retried() {
     let mut played = Played::new(json!({
         "state": {"schema": {}, "initial": {"on": 0}},
         "workers": {
@@ -438,7 +438,7 @@ fn replies_that_changed_nothing_until_their_breaker_opened_are_asked_for_again()
 }
 
 #[test]
-fn what_others_gave_up_is_remembered_when_one_is_retried() {
+fn retrying_one_worker_keeps_the_given_up_invocations_of_others() {
     let writer = json!({"agent": "llm", "writes": [{"path": "/list/-"}], "limits": {"attempts": 1}});
     let mut played = Played::new(json!({
         "workers": {"ada": writer, "bob": writer},

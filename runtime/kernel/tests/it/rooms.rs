@@ -120,7 +120,7 @@ fn room(members: &[&str], messages: &[&str]) -> Value {
 }
 
 #[test]
-fn a_room_that_is_there_is_refused_as_one_that_is_not() {
+fn hidden_and_missing_rooms_get_the_same_rejection() {
     let secrets = json!({"quelm": room(&["bob"], &["<QUELM>"]), "zundov": room(&["ann"], &[])});
     let refusal = |patch: Value, name: &str| -> Rejection {
         let patch = patch.to_string().replace("ROOM", name);
@@ -169,7 +169,7 @@ fn the_conditions_of_reads_have_one_limit_for_all_that_a_proposal_does() {
 }
 
 #[test]
-fn what_is_copied_unread_is_judged_by_its_value_only_where_no_condition_hides_it() {
+fn unread_copies_are_judged_by_value_unless_a_condition_hides_the_source() {
     let refused = |read: Value| -> Vec<Code> {
         let numbers = json!([{"path": "/out", "ops": ["add", "copy"], "value": {"type": "number"}}]);
         let members = json!({
@@ -185,7 +185,7 @@ fn what_is_copied_unread_is_judged_by_its_value_only_where_no_condition_hides_it
 }
 
 #[test]
-fn what_is_moved_or_shifted_is_not_read_on_the_way() {
+fn moves_and_shifts_keep_unreadable_values_hidden() {
     let secrets = json!({"quelm": room(&["bob"], &["<QUELM>"])});
     // Moving a value out of a room requires read access, in addition to any write grant.
     let moved = json!([{"op": "move", "from": "/board/rooms/quelm/messages/0", "path": "/board/public/-"}]);
@@ -216,7 +216,7 @@ fn what_is_moved_or_shifted_is_not_read_on_the_way() {
 }
 
 #[test]
-fn who_is_a_member_when_it_was_asked_and_not_when_it_answers_learns_of_neither() {
+fn a_removed_member_learns_nothing_of_the_room_when_it_answers() {
     let mut played = met(json!({"quelm": room(&["ann", "bob"], &["<QUELM> 1"])}));
     let wake = |played: &mut Played| {
         played.give(Input::Signal { name: "ann".into(), value: Value::Null, key: None });
@@ -303,7 +303,7 @@ fn a_former_member_sees_of_the_past_what_it_may_read_now() {
 }
 
 #[test]
-fn what_is_hidden_from_the_seat_of_a_board_does_not_go_into_its_request() {
+fn values_hidden_from_a_board_worker_stay_out_of_the_nested_request() {
     let request = |members: Value| {
         let inner =
             json!({"of": "inside", "input": {"about": "/rooms/quelm", "text": "/text"}, "output": {"/out": "/out"}});
@@ -325,7 +325,7 @@ fn what_is_hidden_from_the_seat_of_a_board_does_not_go_into_its_request() {
 }
 
 #[test]
-fn a_document_that_would_be_too_large_tells_nothing_of_its_size() {
+fn rejections_for_size_hide_the_size_from_conditional_readers() {
     for (condition, has_size) in
         [(json!({"path": "/rooms/*", "where": "worker in self.members"}), false), (json!("/b"), true)]
     {
@@ -349,7 +349,7 @@ fn a_document_that_would_be_too_large_tells_nothing_of_its_size() {
 }
 
 #[test]
-fn who_writes_where_it_may_not_read_learns_what_is_wrong_with_its_own_words() {
+fn writers_without_read_access_see_the_errors_of_their_own_value() {
     let mut played = met(json!({}));
     played.give(Input::Signal { name: "ann".into(), value: Value::Null, key: None });
     let open = json!([{"op": "add", "path": "/board/rooms/quelm", "value": {"members": ["bob"], "messages": [7]}}]);

@@ -60,7 +60,7 @@ fn a_rule_fires_when_it_is_due_and_not_before() {
 }
 
 #[test]
-fn what_was_missed_is_made_up_for_once() {
+fn missed_schedule_times_fire_once() {
     let mut played = minutely(json!({}), json!({}));
     tick_at(&mut played, 10 * MINUTE + 5);
     assert_eq!(due(&played), [MINUTE]);
@@ -79,7 +79,7 @@ fn what_was_missed_is_made_up_for_once() {
 }
 
 #[test]
-fn who_waits_in_the_queue_is_not_queued_once_more() {
+fn a_scheduled_invocation_is_queued_once() {
     let mut played = minutely(json!({"timeout": "1h"}), json!({"concurrency": 1}));
     tick_at(&mut played, MINUTE);
     tick_at(&mut played, 2 * MINUTE);

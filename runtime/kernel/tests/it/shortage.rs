@@ -62,7 +62,7 @@ fn a_call_names_what_its_view_has_no_room_for() {
 }
 
 #[test]
-fn a_view_whose_author_sets_no_budget_fits_ordinary_documents() {
+fn a_view_without_a_given_budget_fits_ordinary_documents() {
     let played = library(json!({}));
     assert_eq!(unshown(&played), [[]]);
     assert!(played.view().contains("4xxx"), "the last document is shown");

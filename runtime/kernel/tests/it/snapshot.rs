@@ -87,7 +87,7 @@ fn the_bytes_of_a_snapshot_are_these() {
 }
 
 #[test]
-fn what_a_text_names_is_read_from_it() {
+fn part_references_are_read_from_snapshot_texts() {
     let hash = sha256(b"a part");
     let none: &[Digest] = &[];
     for (text, expected) in [
@@ -124,7 +124,7 @@ fn a_restored_board_is_the_board_to_the_last_null() {
 }
 
 #[test]
-fn what_is_no_snapshot_of_the_board_is_refused() {
+fn invalid_snapshots_are_rejected() {
     let (board, records) = small();
     let (digest, parts) = store(&board);
     let refused = |digest, parts: &_| restore(&records[0], digest, parts).err().expect("refused");
@@ -219,7 +219,7 @@ fn on_a_small_stack(test: fn()) {
 }
 
 #[test]
-fn a_snapshot_that_is_nested_without_end_is_refused_before_the_stack_is() {
+fn an_endlessly_nested_snapshot_is_rejected_before_the_stack_overflows() {
     on_a_small_stack(|| {
         let (board, records) = small();
         let (digest, parts) = store(&board);
@@ -249,7 +249,7 @@ fn a_snapshot_that_is_nested_without_end_is_refused_before_the_stack_is() {
 }
 
 #[test]
-fn an_object_whose_members_are_split_more_often_than_a_key_has_nibbles_is_refused() {
+fn an_object_split_deeper_than_the_nibbles_of_a_key_is_rejected() {
     let (board, records) = small();
     let (digest, parts) = store(&board);
     for (levels, why) in [(63, "digest"), (64, "shape"), (200, "shape")] {
@@ -347,7 +347,7 @@ fn a_board_of_format_1_has_snapshots_like_any_other() {
 }
 
 #[test]
-fn numbers_that_no_board_reaches_are_refused() {
+fn impossible_record_numbers_are_rejected() {
     let (board, records) = small();
     let (digest, mut parts) = store(&board);
     let head = format!("\"head\":[{},", board.head().0);
@@ -359,7 +359,7 @@ fn numbers_that_no_board_reaches_are_refused() {
 }
 
 #[test]
-fn parts_that_stand_for_more_than_they_are_worth_are_refused() {
+fn parts_that_multiply_beyond_their_size_are_rejected() {
     let (board, records) = small();
     let (digest, mut parts) = store(&board);
     // Each part refers to the previous one sixteen times.

@@ -189,7 +189,7 @@ fn roles_promise_nothing_of_edits() {
 }
 
 #[test]
-fn a_task_whose_engineer_gives_up_has_failed_and_is_given_out_once_more() {
+fn a_task_of_an_engineer_that_gives_up_fails_and_is_reassigned_once() {
     let mut played = board();
     let patch = json!([task("t1", 1, "a.py", json!({})), task("t2", 2, "b.py", json!({}))]);
     commits(&mut played, "manager_delegate", &patch);
@@ -301,7 +301,7 @@ fn play(given_up: &[usize]) -> (Played, Vec<String>) {
 }
 
 #[test]
-fn a_board_ends_with_a_verdict_whoever_gives_up() {
+fn a_board_ends_with_a_verdict_whichever_worker_gives_up() {
     let (scan, delegate, first, second) = ("manager_scan", "manager_delegate", "engineer_1", "engineer_2");
     let (review, last, none) = ("manager_review", "manager_final", "no_verdict");
     for (given_up, expected) in [
@@ -326,7 +326,7 @@ fn a_board_ends_with_a_verdict_whoever_gives_up() {
 }
 
 #[test]
-fn a_board_that_can_pay_nobody_ends_with_a_verdict_too() {
+fn a_board_without_budget_ends_with_a_verdict_too() {
     let mut members = members();
     members["limits"]["tokens"] = json!(1);
     let mut played = Played::asked(request(), members);

@@ -53,7 +53,7 @@ fn size(record: &Record) -> usize {
 }
 
 #[test]
-fn a_reply_that_is_refused_for_its_length_is_kept_as_an_excerpt_and_known_again() {
+fn an_overlong_reply_is_rejected_kept_as_an_excerpt_and_recognised_again() {
     let mut played = Played::new(members());
     let long = |middle: &str| add(&format!("{}{middle}{}", "a".repeat(2_000_000), "b".repeat(2_000_000)));
     for reply in [long("x"), "no JSON ".repeat(500_000)] {
@@ -98,7 +98,7 @@ fn a_reply_that_would_take_much_memory_is_known_by_its_text() {
 }
 
 #[test]
-fn what_nobody_waits_for_takes_no_room() {
+fn late_replies_and_failures_are_recorded_in_bounded_size() {
     let mut played = Played::new(members());
     played.signal();
     let large = add(&"x".repeat(7_000_000));
@@ -149,7 +149,7 @@ fn the_journal_has_a_limit_of_which_outsiders_get_half() {
 }
 
 #[test]
-fn a_board_whose_own_work_fills_its_journal_stops_and_goes_on_with_a_higher_limit() {
+fn a_board_stops_at_its_journal_limit_and_continues_with_a_higher_one() {
     let mut blueprint = members();
     blueprint["limits"]["journal"] = json!(40_000);
     blueprint["rules"][0]["trigger"] = json!({"op": "add", "path": "/list/*"});

@@ -80,7 +80,7 @@ fn held_up() -> Played {
 }
 
 #[test]
-fn after_does_not_fire_where_nobody_can_tell_whether_an_element_was_meant() {
+fn after_waits_while_the_condition_of_an_element_is_undecided() {
     let played = held_up();
     let missing = |place: &str| (false, "no such member: weight".to_owned(), Some(place.to_owned()));
     assert_eq!(skipped(&played), [missing("/notes/a"), missing("/notes/b")], "each is named");
@@ -99,7 +99,7 @@ fn after_does_not_fire_where_nobody_can_tell_whether_an_element_was_meant() {
 }
 
 #[test]
-fn what_is_decided_later_holds_up_nothing_more() {
+fn elements_decided_later_release_the_join() {
     // One note gets a sufficient weight without an event that triggers its rule, and the other is removed.
     let mut played = held_up();
     directly(&mut played, add("/notes/a/weight", json!(2)));
@@ -130,7 +130,7 @@ fn what_is_decided_later_holds_up_nothing_more() {
 }
 
 #[test]
-fn what_is_gone_needs_nothing() {
+fn removed_elements_release_the_join() {
     // The rule cannot be decided for the removal of its own element.
     let check = json!({"name": "check", "trigger": {"path": "/notes/{note}"}, "run": "checker",
         "when": "state.notes[bound.note].weight > 1"});
@@ -198,7 +198,7 @@ fn each_worker_of_a_group_is_decided_for_itself() {
 }
 
 #[test]
-fn what_goes_on_with_an_earlier_invocation_decides_nothing_later() {
+fn a_follow_up_invocation_leaves_later_events_undecided() {
     let check =
         json!({"name": "check", "trigger": {"path": "/notes/{note}"}, "when": "value.weight > 1", "run": "checker"});
     let mut played = Played::new(notes(check));
@@ -216,7 +216,7 @@ fn what_goes_on_with_an_earlier_invocation_decides_nothing_later() {
 }
 
 #[test]
-fn what_is_gone_makes_room_for_what_cannot_be_decided() {
+fn removed_elements_free_their_undecided_slots() {
     let mut blueprint = notes(by_weight());
     blueprint["workers"]["writer"]["patch"] = json!({"max_ops": 20});
     let mut played = Played::new(blueprint);

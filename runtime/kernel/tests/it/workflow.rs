@@ -137,7 +137,7 @@ fn values_of_any_size_go_from_node_to_node() {
 }
 
 #[test]
-fn whoever_is_stopped_by_a_breaker_fails_and_others_go_on() {
+fn a_node_stopped_by_a_breaker_fails_and_others_continue() {
     let nodes = json!({"a": {}, "b": {}, "c": {"dependencies": ["a"]}});
     let mut flow = Flow::of(
         Value::Null,
@@ -161,7 +161,7 @@ fn whoever_is_stopped_by_a_breaker_fails_and_others_go_on() {
 }
 
 #[test]
-fn what_is_next_is_decided_before_those_are_called_who_wait_for_a_place() {
+fn next_nodes_are_decided_before_waiting_workers_are_called() {
     let nodes = json!({"a": {}, "b": {}, "c": {"dependencies": ["a"]}});
     let workers = json!({"a": remote(), "b": remote(), "c": remote()});
     let mut flow = Flow::of(Value::Null, json!({"workflow": {"nodes": nodes}, "workers": workers, "concurrency": 1}));
@@ -179,7 +179,7 @@ fn what_is_next_is_decided_before_those_are_called_who_wait_for_a_place() {
 }
 
 #[test]
-fn nobody_writes_what_is_not_so_whoever_it_is() {
+fn false_workflow_states_are_rejected_from_every_worker() {
     let mut flow = Flow::of(
         Value::Null,
         json!({"workflow": {"nodes": {"a": {}, "b": {"dependencies": ["a"]}}}, "workers": {"a": remote(), "b": remote()}}),

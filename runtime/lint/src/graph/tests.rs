@@ -50,7 +50,7 @@ fn pair() -> Blueprint {
 }
 
 #[test]
-fn what_is_declared_is_drawn() {
+fn declared_accesses_become_graph_edges() {
     let graph = Graph::from_blueprint(&pair());
     let expected = [
         "/claims reads asker",
@@ -83,7 +83,7 @@ fn what_is_declared_is_drawn() {
 }
 
 #[test]
-fn who_feeds_whom_and_what_is_around_a_worker() {
+fn the_graph_shows_flows_between_workers_and_the_surroundings_of_one() {
     let graph = Graph::from_blueprint(&pair());
     let flow: Vec<String> = graph
         .flow()

@@ -60,7 +60,7 @@ mod json {
 }
 
 #[test]
-fn what_readers_disagree_on_is_refused_where_it_stands() {
+fn ambiguous_yaml_is_rejected_with_its_position() {
     let cases = [
         ("a: 0o17", "1:4 yaml_syntax readers of YAML disagree on what `0o17` is"),
         ("a: 017", "1:4 yaml_syntax readers of YAML disagree on what `017` is"),
@@ -92,7 +92,7 @@ fn what_readers_disagree_on_is_refused_where_it_stands() {
 }
 
 #[test]
-fn what_no_number_of_json_can_be_is_text_and_marked() {
+fn numbers_beyond_json_are_read_as_text_and_marked() {
     let source =
         Source::read("x", "a: [.inf, -.NaN, 1e999, '.inf', !!str .nan, 1.5]\nb: &b -1E400\nc: *b").expect("it is read");
     let marked: Vec<&str> = source.beyond_json().collect();
@@ -140,7 +140,7 @@ fn values_and_keys_have_their_places() {
 }
 
 #[test]
-fn what_an_alias_brings_stands_where_it_is_written() {
+fn values_inside_an_alias_have_the_position_of_their_anchor() {
     let source = read("base: &b\n  x: {y: 1}\nuse: [0, *b]\n");
     assert_eq!(source.value()["use"][1], json!({"x": {"y": 1}}));
     assert_eq!(at(&source, "/use/1"), (3, 10));
@@ -250,7 +250,7 @@ fn a_blueprint_without_fragments_is_left_alone() {
 }
 
 #[test]
-fn fragments_that_clash_or_go_round_are_refused() {
+fn clashing_and_cyclic_fragments_are_rejected() {
     let clash = [("f", "workers: {b: 1,\n  a: 2}\n")];
     assert_eq!(
         unresolved("workers: {a: 1}\nuse: [f]", &clash),
@@ -310,7 +310,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics_and_every_refusal_has_a_place(text in "[a-z0-9:{}\\[\\],&*!|>'\"#%@\n \t.~-]{0,60}") {
+    fn any_text_is_read_or_rejected_with_a_position(text in "[a-z0-9:{}\\[\\],&*!|>'\"#%@\n \t.~-]{0,60}") {
         if let Err(finding) = Source::read("x", &text) {
             prop_assert!(finding.position.is_some());
         }

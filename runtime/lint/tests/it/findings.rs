@@ -130,7 +130,7 @@ fn found(changes: &'static [(&'static str, &'static str)]) -> Vec<(&'static str,
 }
 
 #[test]
-fn who_may_write_only_to_what_is_still_its_own_hands_it_over_for_good() {
+fn unguarded_grants_of_handoff_agents_are_found() {
     const STATUS: &str = "      - {path: /claims/*/status}";
     const GUARDED: &str = "      - {path: /claims/*/status, where: {of: /claims/*, expr: self.text == worker}}";
     let unguarded = vec![("handoff_unguarded", "/workers/writer/writes/1".to_owned())];
@@ -233,7 +233,7 @@ fn the_shipped_blueprints_have_no_finding_of_costs() {
 /// A grant's `value` decides which values it creates. Later changes belong to other grants, with conditions on the
 /// state before the patch.
 #[test]
-fn grants_under_conditions_meet_others_only_where_they_take_something_from_them() {
+fn conditional_grants_overlap_with_replacements_but_not_with_creations() {
     const STATUS: &str = "- {path: /claims/*/status}";
     let with = |grants: &str| -> Vec<&'static str> {
         let text = SOUND.replace(STATUS, grants);
@@ -260,7 +260,7 @@ fn grants_under_conditions_meet_others_only_where_they_take_something_from_them(
 }
 
 #[test]
-fn what_an_expression_may_look_at_is_not_reported() {
+fn permitted_expressions_give_no_findings() {
     for expr in [
         "value.text != \"\" && has(value.status)",
         "has(state.request) && request.question != \"\" && size(event.captures) == 1",
@@ -322,7 +322,7 @@ fn a_report_lists_a_bounded_number_of_findings() {
 }
 
 #[test]
-fn what_a_trigger_binds_is_what_paths_and_conditions_use() {
+fn paths_and_conditions_may_use_only_names_bound_by_the_trigger() {
     const TRIGGER: &str = "trigger: {op: add, path: /claims/*}";
     const BOUND: (&str, &str) = (TRIGGER, "trigger: {op: add, path: \"/claims/{claim}\"}");
     const READS: (&str, &str) = ("reads: [/request, /claims]", "reads: [/request, \"/claims/{claim}\"]");

@@ -134,7 +134,7 @@ fn the_model_and_the_meta_schema_have_the_same_fields() {
 
 /// Both give the same verdict on removing a member, adding one, or replacing one by a value of another type.
 #[test]
-fn both_accept_and_refuse_the_same_mutations() {
+fn both_accept_and_reject_the_same_mutations() {
     let validator = validator();
     let mut tried = 0;
     let mut refused = 0;

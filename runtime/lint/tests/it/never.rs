@@ -245,7 +245,7 @@ fn a_rule_that_its_own_worker_wakes_in_vain_is_found() {
 }
 
 #[test]
-fn what_is_looked_into_must_be_a_list_or_an_object() {
+fn the_in_operator_needs_a_list_or_an_object() {
     let mut blueprint = board();
     blueprint["rules"][0]["when"] = "\"x\" in state.score".into();
     let message = "`in` looks into a list or an object, and the schema allows neither at `/score`";
@@ -400,7 +400,7 @@ fn limits_suffice_for_what_follows_one_for_one() {
 }
 
 #[test]
-fn a_script_that_is_always_refused_is_found() {
+fn a_script_that_is_always_rejected_is_found() {
     let add = json!({"op": "add", "path": "/notes/a", "value": {}});
     for (reply, limits, message) in [
         (
@@ -521,7 +521,7 @@ fn codes(blueprint: Value) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_nobody_can_bring_about_is_found() {
+fn unusable_grants_and_values_never_written_are_found() {
     assert_eq!(codes(tickets(json!({}), json!({}))), [""; 0]);
     // Below a place that no worker may add...
     let below = json!({"writes": [{"path": "/tickets/{t}/class"}]});

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_worker_is_woken_for_follows_from_the_place() {
+    fn the_reply_purpose_follows_from_the_place() {
         for (place, occasion) in [
             (None, ReplyPurpose::Own),
             (Some(""), ReplyPurpose::Own),

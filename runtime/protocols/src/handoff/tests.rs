@@ -60,7 +60,7 @@ fn only_who_was_asked_answers_and_only_who_can_accepts() {
 }
 
 #[test]
-fn what_is_asked_for_is_there_and_is_new() {
+fn a_handoff_request_needs_an_existing_task_and_a_new_id() {
     let asked = request(json!({"task": "ticket"}));
     let tasks = BTreeSet::from(["ticket".to_owned()]);
     assert_eq!(check_request(&asked, &[], &tasks), Ok(()));
@@ -101,7 +101,7 @@ fn a_route_goes_to_the_one_of_those_who_can_who_can_do_least_beside() {
 }
 
 #[test]
-fn what_is_urgent_comes_first_and_then_what_is_older() {
+fn pending_handoffs_are_ordered_by_priority_and_age() {
     let asked = |id: &str, priority: i32| Handoff::new(request(json!({"request_id": id, "priority": priority})));
     let accepted = asked("z", 9).offer("bob").accept("bob", &BTreeSet::new()).expect("it may");
     let all = [
@@ -120,7 +120,7 @@ fn what_is_urgent_comes_first_and_then_what_is_older() {
 }
 
 #[test]
-fn who_refuses_is_not_asked_again_and_in_the_end_a_person_is() {
+fn rejecting_agents_are_skipped_and_a_person_is_asked_in_the_end() {
     let all = agents(json!({"ada": [], "bob": [], "cyd": []}));
     let first = Handoff::new(request(json!({"to_agent": "cyd"})));
     assert_eq!(next_action(&first, &all, 0), HandoffAction::Offer { to: "cyd".to_owned() });
@@ -143,7 +143,7 @@ fn who_refuses_is_not_asked_again_and_in_the_end_a_person_is() {
 }
 
 #[test]
-fn what_is_anothers_by_now_or_handed_over_by_another_request_goes_no_further() {
+fn handoffs_end_when_superseded_by_another_owner_or_request() {
     let here = TaskStatus { owner: Some("ada"), under_way: None };
     let gone = TaskStatus { owner: Some("cyd"), under_way: None };
     let twice = TaskStatus { owner: Some("ada"), under_way: Some("h2") };
@@ -165,7 +165,7 @@ fn what_is_anothers_by_now_or_handed_over_by_another_request_goes_no_further() {
 }
 
 #[test]
-fn what_expires_is_asked_for_so_often_and_then_of_a_person() {
+fn expired_handoffs_are_retried_and_then_escalated() {
     let all = agents(json!({"ada": [], "bob": []}));
     let mut handoff = Handoff::new(request(json!({}))).offer("bob").moved(HandoffState::Expired).expect("it may");
     for attempt in 1..=3 {

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_is_shown_the_draft_whose_it_is_and_what_was_thought_of_it() {
+    fn a_person_sees_the_draft_with_its_author_and_evaluations() {
         let text = asked(Some(json!({"b": 1, "a": "x\ny"})), &[heard("eve", "good for\none side"), heard("fay", " ")]);
         let (first, rest) = text.split_once('\n').expect("lines");
         assert!(

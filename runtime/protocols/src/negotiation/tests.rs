@@ -23,7 +23,7 @@ fn event(kind: EventKind) -> Value {
 }
 
 #[test]
-fn every_pair_of_kinds_is_in_order_or_refused_with_a_code() {
+fn every_pair_of_kinds_is_in_order_or_rejected_with_a_code() {
     use EventKind::{Abort, Counter, Decide, Evaluate, Open, Policy, Propose};
     use NegotiationCode as Code;
     // Kinds that may follow the shortest beginning that ends in a given kind.
@@ -145,7 +145,7 @@ fn a_draft_is_checked_by_a_schema_and_by_expressions() {
 }
 
 #[test]
-fn what_is_known_alone_counts_alone() {
+fn a_single_known_score_counts_alone() {
     for (deterministic, confidence, weight, expected) in [
         (Some(1.0), Some(0.5), 0.5, 0.75),
         (Some(0.25), Some(0.75), 0.0, 0.25),
@@ -160,7 +160,7 @@ fn what_is_known_alone_counts_alone() {
 }
 
 #[test]
-fn what_is_different_is_counted_and_named() {
+fn differences_are_counted_and_named() {
     let json = |value: Value| Content::Json(value);
     let text = |text: &str| Content::Text(text.to_owned());
     for (before, after, magnitude, paths) in [

@@ -18,7 +18,7 @@ fn decided(requested: &[&str], votes: &[Vote], policy: &Policy) -> Decision {
 }
 
 #[test]
-fn only_the_first_vote_of_whoever_was_asked_counts() {
+fn only_the_first_vote_of_each_requested_critic_counts() {
     let votes = [vote("a", 9.0, 0.9), vote("x", 0.0, 0.1), vote("a", 0.0, 0.1), vote("b", 8.0, 0.8)];
     let decision = decided(&["a", "b"], &votes, &Policy::default());
     assert_eq!((decision.outcome, decision.votes_received, decision.votes_expected), (Outcome::Approved, 2, 2));
@@ -62,7 +62,7 @@ fn an_abstention_is_no_vote_and_is_not_waited_for() {
 }
 
 #[test]
-fn what_forces_a_person_comes_before_what_approves_in_the_seeds_order() {
+fn escalation_triggers_precede_approval_in_their_fixed_order() {
     let mut votes = vec![vote("a", 10.0, 0.2), vote("b", 1.0, 0.9)];
     votes[1].recommendations = vec!["Escalate: two minds.".to_owned()];
     let decision = decided(&["a", "b", "c", "d", "e"], &votes, &Policy::default());
@@ -137,7 +137,7 @@ fn a_recommendation_asks_for_a_person_unless_it_says_that_it_does_not() {
 }
 
 #[test]
-fn who_abstains_tells_no_numbers_and_nobody_else_leaves_them_out() {
+fn only_abstentions_omit_the_numbers_of_a_vote() {
     let read = |vote: serde_json::Value| serde_json::from_value::<Vote>(vote).map_err(|why| why.to_string());
     let silent = json!({"critic_id": "a", "abstain": true});
     let vote = read(silent.clone()).expect("an abstention");
@@ -158,7 +158,7 @@ fn who_abstains_tells_no_numbers_and_nobody_else_leaves_them_out() {
 
 /// Every vote that three critics and a stranger can cast, with every quorum.
 #[test]
-fn whatever_critics_do_a_decision_keeps_its_rules() {
+fn decisions_keep_their_rules_for_every_combination_of_votes() {
     let kinds = [
         None,
         Some(vote("x", 9.0, 0.9)),
@@ -218,7 +218,7 @@ fn whatever_critics_do_a_decision_keeps_its_rules() {
 }
 
 #[test]
-fn what_doubles_lose_in_sums_decides_nothing() {
+fn rounding_errors_leave_decisions_unchanged() {
     let votes: Vec<Vote> = ["a", "b", "c"].iter().map(|critic| vote(critic, 7.0, 0.7)).collect();
     assert_eq!(decided(&["a", "b", "c"], &votes, &Policy::default()).outcome, Outcome::Approved);
     assert_eq!(
@@ -240,7 +240,7 @@ fn every_decision_says_by_which_policy() {
 }
 
 #[test]
-fn what_is_out_of_range_is_no_number() {
+fn votes_and_policies_out_of_range_are_rejected() {
     for (score, confidence) in [(10.1, 0.5), (-0.1, 0.5), (f64::NAN, 0.5), (5.0, 1.1), (5.0, f64::INFINITY)] {
         assert!(decide(&asked(&["a"]), &[vote("a", 0.0, 0.0)], true, &Policy::default()).is_ok());
         let bad = Vote { score, confidence, ..vote("a", 0.0, 0.0) };

@@ -89,7 +89,7 @@ fn writes(given: &mut Definition, node: &str, key: &str) {
 }
 
 #[test]
-fn who_waits_for_the_signal_of_the_workflow_itself_is_warned_of() {
+fn nodes_waiting_for_the_signal_of_the_workflow_itself_get_a_warning() {
     let mut given = definition(&[("a", &[]), ("b", &[]), ("resume", &[])]);
     let mut waits = |node: &str, signal: Option<&str>| {
         let node = given.nodes.get_mut(node).expect("it is there");
@@ -107,7 +107,7 @@ fn who_waits_for_the_signal_of_the_workflow_itself_is_warned_of() {
 }
 
 #[test]
-fn what_two_nodes_write_in_no_order_is_warned_of() {
+fn outputs_of_unordered_nodes_to_one_place_get_a_warning() {
     let shared = |node: &str, other: &str| ("workflow_shared_output", node.to_owned(), other.to_owned());
     let nodes: &[(&str, &[&str])] =
         &[("a", &[]), ("b", &["a"]), ("c", &["a"]), ("d", &["b", "c"]), ("e", &["d"]), ("f", &[])];
@@ -152,7 +152,7 @@ fn looking_for_shared_outputs_comes_to_an_end_in_a_large_workflow() {
 }
 
 #[test]
-fn what_no_board_takes_is_warned_of() {
+fn node_names_and_counts_beyond_board_limits_get_a_warning() {
     let long = "x".repeat(ID_CHARS_MAX + 1);
     let given = definition(&[("to write", &[]), ("-x", &[]), ("", &[]), (&long, &[]), ("sound_1-a", &[])]);
     let found = warned(&given);

@@ -127,7 +127,7 @@ async fn the_gate_is_asked_again_for_a_call_without_a_budget_once_another_call_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_model_was_too_dear_from_the_start_is_given_up_and_not_asked_for_without_end() {
+async fn a_call_with_an_unaffordable_model_is_given_up_after_one_admission() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let agent = Gated::new(10, |_, _| later(priced("dear", 1000)));

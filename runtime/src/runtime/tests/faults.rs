@@ -48,7 +48,7 @@ async fn a_call_without_an_answer_times_out_and_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_board_whose_kernel_crashes_goes_on_to_the_same_state() {
+async fn a_board_with_a_crashed_kernel_continues_to_the_same_state() {
     let undisturbed = {
         let dir = dir();
         let runtime = runtime(sqlite(dir.path()), counting()).await;
@@ -285,7 +285,7 @@ async fn after_a_failed_append_the_board_goes_on_from_what_is_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_board_whose_disk_stays_full_stops_and_can_be_resumed() {
+async fn a_board_on_a_full_disk_stops_and_can_be_resumed() {
     let dir = dir();
     let journal = Faulty::new(sqlite(dir.path()));
     let runtime = runtime(journal.clone(), agent(|_| never())).await;
@@ -430,7 +430,7 @@ async fn a_durable_record_is_reported_once_it_is_published_or_the_board_is_close
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_board_that_is_being_recovered_tells_of_nothing_before_it_has_something_to_show() {
+async fn a_recovering_board_publishes_records_only_once_it_can_show_them() {
     let dir = dir();
     let journal = Faulty::new(sqlite(dir.path()));
     let runtime = Arc::new(runtime(journal.clone(), agent(|_| never())).await);

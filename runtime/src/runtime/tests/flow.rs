@@ -83,7 +83,7 @@ async fn two_runs_with_the_same_inputs_make_the_same_records() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_subscriber_holds_nobody_up_and_misses_nothing() {
+async fn a_slow_subscriber_receives_every_record_without_delaying_the_board() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let options = Options { subscription_buffer: 2, ..options(counting()) };
@@ -120,7 +120,7 @@ async fn a_proposal_is_answered_and_a_repeated_one_is_a_duplicate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_board_calls_nobody_until_it_is_resumed() {
+async fn a_paused_board_makes_no_calls_until_it_is_resumed() {
     let dir = dir();
     let called = Arc::new(AtomicUsize::new(0));
     let agent = {

@@ -60,7 +60,7 @@ async fn a_board_that_many_want_at_once_is_opened_for_all_of_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_board_that_is_being_made_is_waited_for_and_one_that_nobody_makes_any_more_is_not() {
+async fn attaching_waits_for_a_board_in_creation_and_fails_for_an_abandoned_one() {
     let dir = dir();
     let runtime = Arc::new(runtime(sqlite(dir.path()), agent(|_| never())).await);
     for round in 0..100 {

@@ -341,7 +341,7 @@ async fn a_damaged_list_of_snapshots_costs_time_and_is_mended() {
 }
 
 #[tokio::test]
-async fn what_is_noted_of_parts_removes_none_that_is_needed() {
+async fn garbage_collection_keeps_needed_parts_despite_wrong_notes() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(100), 250).await;
@@ -443,7 +443,7 @@ async fn a_snapshot_that_cannot_be_stored_is_tried_again_and_stops_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_process_that_died_in_the_middle_of_a_snapshot_left_is_harmless() {
+async fn parts_of_an_interrupted_snapshot_are_harmless() {
     let dir = dir();
     let journal = sqlite(dir.path());
     let id = long_board(&journal, every(1000), 350).await;

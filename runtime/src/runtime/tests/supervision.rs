@@ -244,7 +244,7 @@ impl Agent for Clinging {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_panics_at_a_boards_end_keeps_nobody_waiting_for_it() {
+async fn waiters_are_notified_though_an_agent_panics_at_the_end_of_a_board() {
     let ended = async |board: &BoardHandle| {
         let ended = tokio::time::timeout(Duration::from_secs(600), board.wait_for_end()).await;
         ended.expect("who waits for it is told")

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_mark_of_a_board_is_read_whatever_stands_around_it() {
+    fn the_latest_mark_of_a_board_is_read_despite_damage_around_it() {
         let dir = tempfile::tempdir().expect("a directory");
         let marks = Marks::new(dir.path());
         assert_eq!(marks.read(), Ok(Heads::new()), "there is no file");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn many_append_while_others_write_the_file_anew() {
+    fn concurrent_appends_survive_rewrites_of_the_file() {
         let dir = tempfile::tempdir().expect("a directory");
         std::thread::scope(|scope| {
             for number in 0..4 {
@@ -283,7 +283,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn the_file_is_its_owners_also_after_it_was_written_anew() {
+    fn the_file_stays_private_to_its_owner_after_a_rewrite() {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().expect("a directory");
         let marks = Marks::new(dir.path());

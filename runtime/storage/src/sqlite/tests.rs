@@ -24,7 +24,7 @@ fn shell(dir: &Path) -> Connection {
 }
 
 #[tokio::test]
-async fn what_was_appended_is_there_after_reopening() {
+async fn appended_batches_are_readable_after_reopening() {
     let dir = dir();
     let mut writer = Writer::new("b");
     let batches = [writer.created(), writer.signal("one"), writer.invoked("view")];
@@ -48,7 +48,7 @@ async fn what_was_appended_is_there_after_reopening() {
 }
 
 #[tokio::test]
-async fn what_wakes_a_board_that_stood_still_takes_its_end_from_the_list() {
+async fn retries_and_signals_clear_the_listed_end_of_a_board() {
     use patchboard_kernel::record::{Body, Cause, End, Ended, Retried, Signal};
     let dir = dir();
     let journal = open(&dir);
@@ -89,7 +89,7 @@ async fn records_come_in_pages() {
 }
 
 #[tokio::test]
-async fn a_writer_whose_board_was_taken_over_is_fenced() {
+async fn a_writer_is_fenced_after_a_takeover() {
     let dir = dir();
     let journal = open(&dir);
     let mut old = Writer::new("b");
@@ -159,7 +159,7 @@ async fn of_32_appends_with_one_expectation_exactly_one_wins() {
 }
 
 #[tokio::test]
-async fn in_a_group_every_batch_stands_for_itself() {
+async fn batches_of_a_group_succeed_or_fail_independently() {
     let dir = dir();
     let journal = open(&dir);
     let mut writers: Vec<_> = (0..20).map(|board| Writer::new(&format!("b{board}"))).collect();
@@ -184,7 +184,7 @@ async fn in_a_group_every_batch_stands_for_itself() {
 }
 
 #[tokio::test]
-async fn a_batch_that_no_kernel_makes_is_refused() {
+async fn an_impossible_batch_is_rejected() {
     let dir = dir();
     let journal = open(&dir);
     let mut writer = Writer::new("b");
@@ -429,7 +429,7 @@ fn lose(dir: &Path, board: &str, after: u64) {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_and_is_not_there_is_lost_until_that_is_accepted() {
+async fn missing_acknowledged_records_are_reported_lost_until_accepted() {
     let dir = dir();
     let (mut lossy, mut other) = (Writer::new("b1"), Writer::new("b2"));
     let journal = open(&dir);

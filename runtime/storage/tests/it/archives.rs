@@ -7,7 +7,7 @@ use patchboard_storage::archives::Archives;
 
 use crate::drivers::{Driver, for_every_driver};
 
-for_every_driver!(an_archive_is_read_as_it_was_last_written, what_an_interrupted_write_left_is_removed);
+for_every_driver!(an_archive_is_read_as_it_was_last_written, leftovers_of_an_interrupted_write_are_removed);
 
 async fn read(archives: &dyn Archives, board: &BoardId) -> Result<String, ErrorKind> {
     let mut text = String::new();
@@ -32,7 +32,7 @@ async fn an_archive_is_read_as_it_was_last_written(driver: &impl Driver) {
     assert_eq!(read(&*archives, &other).await, Ok("of another board".to_owned()));
 }
 
-async fn what_an_interrupted_write_left_is_removed(driver: &impl Driver) {
+async fn leftovers_of_an_interrupted_write_are_removed(driver: &impl Driver) {
     let Some(directory) = driver.directory() else { return };
     let (archives, board) = (driver.archives(), BoardId::from("b"));
     archives.write(&board, "whole".to_owned()).await.expect("written");

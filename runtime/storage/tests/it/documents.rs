@@ -58,7 +58,7 @@ fn a_batch_is_applied_wholly_or_not_at_all() {
 }
 
 #[test]
-fn what_is_beyond_a_limit_is_refused() {
+fn changes_beyond_a_limit_are_rejected() {
     on_each(|driver, [store, _]| {
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         let many = |count: usize| (0..count).map(|number| Change::put("c", number.to_string(), json!(0))).collect();

@@ -293,7 +293,7 @@ fn a_cancelled_request_leaves_its_turn_to_the_next() {
 }
 
 #[test]
-fn a_clock_that_stands_still_or_steps_back_ends_no_wait_early() {
+fn waits_outlast_a_stopped_or_reversed_clock() {
     let mut core = core();
     let model = plain("m");
     let (ticket, _) = ask(&mut core, secs(100), request("a", 1, &model));

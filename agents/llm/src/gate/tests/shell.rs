@@ -31,7 +31,7 @@ fn later(admission: AdmitResult) -> PendingPermit {
 }
 
 #[test]
-fn what_the_runtime_holds_can_cross_threads() {
+fn the_gate_and_its_permits_can_cross_threads() {
     fn crosses<T: Send + Sync + 'static>() {}
     crosses::<Gate>();
     crosses::<Permit>();

@@ -34,7 +34,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_well_is_read_as_it_is(words in proptest::collection::vec(".{0,12}", 0..4)) {
+    fn valid_json_is_read_unchanged(words in proptest::collection::vec(".{0,12}", 0..4)) {
         let value = json!({"words": words});
         prop_assert_eq!(values(&format!("x {value} y")), vec![value]);
     }

@@ -143,7 +143,7 @@ fn a_plan_is_a_message() {
 }
 
 #[test]
-fn who_waits_passes() {
+fn waiting_sentinels_become_a_pass() {
     for format in ReplyFormat::ALL {
         let Some(sentinel) = format.sentinel() else { continue };
         let pass = json!({"pass": sentinel});
@@ -172,7 +172,7 @@ fn who_waits_passes() {
 }
 
 #[test]
-fn the_answer_stands_in_brackets() {
+fn the_decider_answer_is_read_from_boxed_brackets() {
     let answer = |text: &str| patch_of("/answer", json!({"text": text, "by": "decider"}));
     for (text, expected) in [
         ("All agree, so the final answer is boxed[42]", answer("42")),
@@ -397,7 +397,7 @@ fn reply() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_left_alone_or_becomes_an_envelope(text in prop_oneof![reply(), ".{0,80}"], which in 0..8_usize, place in 0..4_usize) {
+    fn replies_stay_unchanged_or_become_a_valid_envelope(text in prop_oneof![reply(), ".{0,80}"], which in 0..8_usize, place in 0..4_usize) {
         let place = [MessageTarget::Own, MessageTarget::Room("r".to_owned()), MessageTarget::Conclusion, MessageTarget::Ballot][place].clone();
         let speaker = ReplyContext { place, ..speaker(ReplyFormat::ALL[which]) };
         if let Some(envelope) = envelope(&text, &speaker) {

@@ -67,7 +67,7 @@ fn an_option_is_named_by_its_value_and_nothing_else() {
 }
 
 #[test]
-fn what_an_option_is_called_does_not_make_an_answer_of_other_words() {
+fn option_names_match_only_their_own_words() {
     // The value as written is meant, even if it reads as a no.
     let booleans = [json!(true), json!(false)];
     assert_eq!(says(&booleans, "No."), Some(ClearAnswer::Options(vec![1])));
@@ -98,7 +98,7 @@ fn what_an_option_is_called_does_not_make_an_answer_of_other_words() {
 }
 
 #[test]
-fn where_there_are_no_options_only_a_no_is_clear() {
+fn questions_without_options_take_only_a_no_as_clear() {
     for text in [
         "No",
         "nope, thanks",

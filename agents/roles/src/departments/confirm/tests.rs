@@ -35,7 +35,7 @@ fn a_change_is_reported_by_what_was_and_what_is() {
 }
 
 #[test]
-fn what_stands_in_a_row_cannot_break_a_sentence() {
+fn row_values_are_sanitised_in_confirmation_sentences() {
     let item = format!("{{list}}\n\u{1b}[31m{}", "x".repeat(5000));
     let result = done(
         &notes(),
@@ -55,7 +55,7 @@ fn a_question_waits_from_now_on() {
 }
 
 #[test]
-fn what_is_too_much_to_be_reported_is_cut_and_said_to_be() {
+fn oversized_results_are_cut_with_a_count_of_the_rest() {
     let long = |n: usize| format!("{n} {}", "\u{1f34c}".repeat(190));
     let rows: Vec<Value> = (0..100).map(|n| json!({"id": n, "after": {"list": "office", "item": long(n)}})).collect();
     let result = done(&notes(), &outcome("show", json!(rows), 200), RESULT_BYTES_MAX);
@@ -90,7 +90,7 @@ fn what_is_too_much_to_be_reported_is_cut_and_said_to_be() {
 }
 
 #[test]
-fn what_was_wrong_is_said_here() {
+fn change_errors_are_described_in_the_result_text() {
     let text = |wrong: ChangeError| {
         let failed = Outcome { status: OutcomeStatus::Error, wrong: Some(wrong), ..outcome("add", json!([]), 0) };
         let result = done(&notes(), &failed, RESULT_BYTES_MAX);

@@ -63,7 +63,7 @@ fn a_row_that_is_not_what_was_found_any_more_is_left_alone() {
 }
 
 #[test]
-fn what_is_no_value_is_not_written() {
+fn invalid_values_leave_the_rows_unchanged() {
     let storage = Storage::in_memory();
     let of = |slots: Value| done(&storage, &slots.to_string(), &resolved("add", &[], slots)).wrong;
     let unfit = ChangeError::Unfit { field: "list".to_owned(), value: json!("garage") };
@@ -102,7 +102,7 @@ fn numbers_are_the_same_however_they_are_written() {
 }
 
 #[test]
-fn what_was_written_otherwise_is_undone() {
+fn writes_altered_by_a_database_trigger_are_rolled_back() {
     let dir = tempfile::tempdir().expect("a directory");
     let storage = Storage::in_dir(dir.path());
     assert_eq!(rows(&storage), [] as [Value; 0]);

@@ -104,7 +104,7 @@ fn one_that_is_clear_is_done() {
 }
 
 #[test]
-fn what_is_missing_is_asked_for_one_after_the_other() {
+fn missing_slots_are_asked_for_one_at_a_time() {
     let add = json!({"action": "add", "slots": {}});
     let item = |item: &str| json!({"action": "add", "slots": {"item": item}});
     check(
@@ -124,7 +124,7 @@ fn what_is_missing_is_asked_for_one_after_the_other() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_with_what_would_be() {
+fn a_missing_entry_is_refused_with_a_proposed_correction() {
     let rows = [row("household", "banana bread"), row("office", "coffee")];
     let remove = |slots: Value| json!({"action": "remove", "slots": slots});
     let refused = json!({"rows": rows, "classified": remove(json!({"list": "garage", "item": "coffee"})), "then": rows,
@@ -154,7 +154,7 @@ fn what_is_not_there_is_refused_with_what_would_be() {
 }
 
 #[test]
-fn what_a_refusal_proposes_is_found() {
+fn the_patch_proposed_by_a_refusal_resolves_to_an_entry() {
     let rows = [row("household", "banana bread"), row("office", "coffee")];
     let given = rows.each_ref().map(|row| row.as_object().cloned().expect("a row"));
     for classified in [
@@ -191,7 +191,7 @@ fn what_a_refusal_proposes_is_found() {
 }
 
 #[test]
-fn what_cannot_be_done_is_an_error_and_nothing_is_different() {
+fn impossible_actions_are_errors_and_leave_the_rows_unchanged() {
     let rows = [row("household", "Bananas")];
     check(
         json!({"rows": rows, "classified": {"action": "add", "slots": {"list": "household", "item": "bananas"}}, "then": rows,

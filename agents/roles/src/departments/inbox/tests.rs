@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn what_was_said_is_taken_down() {
+fn signals_with_text_are_parsed_as_messages() {
     let said = json!({"text": "Hello"});
     for signal in [json!("Hello"), json!(" Hello\n"), json!({"text": "Hello", "more": 1})] {
         assert_eq!(parse_message(Some(&signal)), Ok(said.clone()));
@@ -67,7 +67,7 @@ fn a_clear_answer_goes_to_who_asked_and_everything_else_is_a_message() {
 }
 
 #[test]
-fn what_a_question_holds_beside_is_kept_for_who_asked() {
+fn extra_members_of_a_question_are_kept_for_its_department() {
     let own = json!({"department": "weather", "step": {"town": null}, "question": "where?"});
     let result = json!({"department": "weather", "pending": own});
     // Without options no answer is clear; without a time the question does not expire.

@@ -44,7 +44,7 @@ fn found(waits: &OpenQuestion, action: &str, slots: Value) -> Resolution {
 }
 
 #[test]
-fn what_was_said_is_put_together_with_what_is_known() {
+fn answers_are_merged_with_known_slots() {
     for (action, slots) in [
         ("remove", json!({"list": "ofice"})),
         ("none", json!({"list": "the office list"})),
@@ -63,7 +63,7 @@ fn what_was_said_is_put_together_with_what_is_known() {
 }
 
 #[test]
-fn what_asks_for_something_else_is_a_request_of_its_own() {
+fn a_message_about_another_matter_is_a_new_request() {
     let waits = waiting(json!({}));
     let added = found(&waits, "add", json!({"item": "tea", "list": "household"}));
     assert_eq!((added.action.as_str(), added.slots), ("add", values(json!({"item": "tea", "list": "household"}))));
@@ -81,7 +81,7 @@ fn what_asks_for_something_else_is_a_request_of_its_own() {
 }
 
 #[test]
-fn what_is_only_like_what_is_known_takes_its_place() {
+fn a_similar_value_replaces_the_known_one() {
     let there = rows(&[("office", "milk"), ("office", "oat milk"), ("household", "milk")]);
     let found = |waits: Value, action: &str, slots: Value| {
         let (department, slots) = (notes(), values(slots));

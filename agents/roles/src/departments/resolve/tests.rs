@@ -25,7 +25,7 @@ fn found(action: &str, slots: Value, of: &[(&str, &str)]) -> Resolution {
 }
 
 #[test]
-fn what_is_clear_is_found_as_it_is_called_there() {
+fn clear_matches_take_the_stored_spelling() {
     let there = [("household", "Bananas"), ("office", "oat milk"), ("office", "milk")];
     let resolved = found("remove", json!({"item": "banana"}), &there);
     assert_eq!((resolved.status, resolved.ids), (Status::Found, vec![1]));
@@ -37,7 +37,7 @@ fn what_is_clear_is_found_as_it_is_called_there() {
 }
 
 #[test]
-fn what_is_not_clear_is_asked_for_by_the_first_field_that_differs() {
+fn ambiguous_matches_ask_for_the_first_differing_field() {
     let there = [("household", "milk"), ("office", "milk"), ("office", "soy milk"), ("office", "oat milk")];
     let resolved = found("remove", json!({"item": "milk"}), &there);
     assert_eq!((resolved.status, resolved.ask.as_deref()), (Status::Open, Some("which list")));
@@ -56,7 +56,7 @@ fn what_is_not_clear_is_asked_for_by_the_first_field_that_differs() {
 }
 
 #[test]
-fn what_has_no_room_is_counted() {
+fn options_beyond_the_size_limit_are_counted() {
     let department = super::super::declared_tests::tests::changed(|department| {
         for name in ["remark", "other"] {
             department["storage"]["fields"][name] = json!({"type": "string", "maxLength": 1000});
@@ -90,13 +90,13 @@ fn the_only_row_is_asked_for_where_nothing_names_it() {
 }
 
 #[test]
-fn two_that_nobody_could_tell_apart_are_one() {
+fn identical_rows_resolve_to_one() {
     let resolved = found("remove", json!({"item": "milk"}), &[("office", "milk"), ("office", "milk")]);
     assert_eq!((resolved.status, resolved.ids), (Status::Found, vec![1]));
 }
 
 #[test]
-fn what_an_insert_lacks_is_asked_for() {
+fn missing_fields_of_an_insert_are_asked_for() {
     let add = |slots: Value| found("add", slots, &[]);
     assert_eq!(add(json!({"list": "office", "item": " tea "})).slots, values(json!({"list": "office", "item": "tea"})));
     assert_eq!(
@@ -120,7 +120,7 @@ fn a_slot_that_is_filled_with_nothing_is_not_said() {
 }
 
 #[test]
-fn what_is_not_there_is_reported_with_what_is_near() {
+fn missing_entries_are_reported_with_the_nearest_rows() {
     let there = [("household", "banana bread"), ("office", "coffee"), ("office", "tea")];
     let none = found("remove", json!({"item": "coffees", "list": "garage"}), &there);
     assert_eq!((none.status, none.why), (Status::None, Some(UnresolvedReason::NotFound)));

@@ -58,7 +58,7 @@ fn a_question_waits_for_so_long_and_no_longer() {
 }
 
 #[test]
-fn what_comes_back_from_outside_may_be_anything() {
+fn tampered_pending_questions_are_unresolved_or_asked_again() {
     let of = |change: &dyn Fn(&mut OpenQuestion)| {
         let mut pending = pending(1);
         change(&mut pending);

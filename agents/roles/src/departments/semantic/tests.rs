@@ -112,7 +112,7 @@ fn one_that_is_clear_by_its_meaning_is_asked_for_all_the_same() {
 }
 
 #[test]
-fn nobody_agrees_to_what_was_not_said() {
+fn questions_about_similar_meanings_spell_out_every_candidate() {
     let ask = |of: &[(&str, &str)], angles: &[(&str, f64)]| {
         found("remove", json!({"item": "plantains"}), &rows(of), angles).expect("a question")
     };

@@ -7,7 +7,7 @@ use super::*;
 const BAR: MatchThresholds = MatchThresholds { likeness: 750, gap: 100 };
 
 #[test]
-fn what_people_call_alike_is_alike() {
+fn similar_names_reach_the_likeness_bar() {
     for (one, other) in [
         ("bananas", "Bananas"),
         ("banana", "bananas"),

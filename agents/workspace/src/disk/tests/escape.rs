@@ -41,7 +41,7 @@ fn links_are_not_served_wherever_they_lead() {
 }
 
 #[test]
-fn what_is_no_ordinary_file_is_not_opened() {
+fn the_disk_opens_only_regular_files() {
     let root = directory();
     let at = |name: &str| root.path().join(name);
     rustix::fs::mkfifoat(CWD, at("pipe"), rustix::fs::Mode::RWXU).expect("a pipe");

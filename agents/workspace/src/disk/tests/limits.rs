@@ -133,11 +133,11 @@ fn parts_that_may_not_be_read_or_written_are_reported() {
 }
 
 #[test]
-fn what_is_mounted_below_is_not_served() {
+fn mounts_below_the_directory_are_unserved() {
     if !is_child() {
         let root = directory();
         let setup = "mkdir other same && mount -t tmpfs tmpfs other && echo a > other/a && mount --bind . same";
-        apart("limits::what_is_mounted_below_is_not_served", root.path(), "-Urm", setup);
+        apart("limits::mounts_below_the_directory_are_unserved", root.path(), "-Urm", setup);
         return;
     }
     let disk = open(&child());

@@ -60,7 +60,7 @@ fn sets_overlap_where_a_file_may_be_in_both() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_overtaken_by_somebody_who_wants_the_same() {
+async fn locks_on_the_same_files_are_granted_in_order() {
     let locks = Locks::default();
     let first = locks.acquire(set(&["a"]), "x", soon()).await.expect("it is free");
     let apart = locks.acquire(set(&["c"]), "x", soon()).await.expect("nobody has it");
@@ -101,7 +101,7 @@ async fn nobody_is_overtaken_by_somebody_who_wants_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_leaves_nothing_behind() {
+async fn an_abandoned_lock_request_frees_its_place_in_the_queue() {
     let locks = Locks::default();
     let held = locks.acquire(set(&["a"]), "x", soon()).await.expect("free");
     for _ in 0..10 {
@@ -131,7 +131,7 @@ async fn who_gives_up_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_learns_for_whom() {
+async fn a_lock_timeout_names_the_holder() {
     let locks = Locks::default();
     let held = locks.acquire(set(&["a"]), "ada, running format,", soon()).await.expect("it is free");
     tokio::time::sleep(Duration::from_secs(30)).await;

@@ -117,7 +117,7 @@ fn nothing_that_is_written_beside_a_put_is_lost() {
 }
 
 #[test]
-fn somebody_who_is_writing_in_place_writes_into_what_is_kept() {
+fn concurrent_in_place_writes_are_kept() {
     for swap in SWAPS {
         let root = fast_directory();
         write(root.path().join("f"), "first");

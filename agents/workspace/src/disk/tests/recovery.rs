@@ -48,7 +48,7 @@ fn is_put(outcomes: &[StagedOutcome]) -> bool {
 }
 
 #[test]
-fn what_the_state_names_is_put_and_the_rest_thrown_away() {
+fn recovery_applies_recorded_changes_and_discards_the_rest() {
     let changes = [(Some("old"), Some("new")), (None, Some("new")), (Some("old"), None)];
     for (swap, (before, after)) in SWAPS.into_iter().flat_map(|swap| changes.map(|change| (swap, change))) {
         let case = format!("{swap:?} {before:?} {after:?}");
@@ -86,7 +86,7 @@ fn what_the_state_names_is_put_and_the_rest_thrown_away() {
 }
 
 #[test]
-fn what_was_not_staged_to_the_end_is_nothing() {
+fn recovery_discards_incompletely_staged_changes() {
     let half = |root: &Path, name: &str, text: &[u8]| write(root.join(".patchboard/staged").join(name), text);
     let (root, disk, staged_here) = staged(Swap::Exchange, Some("old"), Some("new"));
     fs::remove_file(root.path().join(".patchboard/staged").join(staged_here.note())).expect("removed");
@@ -102,7 +102,7 @@ fn what_was_not_staged_to_the_end_is_nothing() {
 }
 
 #[test]
-fn what_others_wrote_before_a_crash_is_kept_at_every_step() {
+fn external_writes_before_a_crash_are_kept_at_every_step() {
     for swap in SWAPS {
         // Before the exchange.
         let (root, disk, _) = staged(swap, Some("old"), Some("new"));
@@ -153,7 +153,7 @@ fn what_others_wrote_before_a_crash_is_kept_at_every_step() {
 }
 
 #[test]
-fn what_shall_be_and_cannot_is_kept() {
+fn recovery_keeps_the_text_of_a_change_that_cannot_be_applied() {
     let (root, disk, _) = staged(Swap::Exchange, Some("old"), Some("new"));
     fs::remove_file(root.path().join("f")).expect("removed");
     write(root.path().join("f/below"), "theirs");

@@ -27,7 +27,7 @@ fn files_are_made_replaced_and_taken_away() {
 }
 
 #[test]
-fn what_others_have_written_is_kept_and_reported() {
+fn displaced_external_writes_are_kept_and_reported() {
     for swap in SWAPS {
         let root = directory();
         let at = |name: &str| root.path().join(name);

@@ -120,7 +120,7 @@ fn many_changes_become_one_word_and_a_slow_listener_loses_none() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn whoever_listens_late_learns_of_all_files() {
+async fn a_late_watcher_learns_of_all_changed_files() {
     let root = directory();
     let disk = Arc::new(open(root.path()));
     let mut watch = watch(&disk).expect("watched");
@@ -139,7 +139,7 @@ async fn whoever_listens_late_learns_of_all_files() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn who_stops_watching_frees_the_directory() {
+async fn dropping_a_watch_frees_the_directory() {
     let root = directory();
     let disk = Arc::new(open(root.path()));
     let watch = watch(&disk).expect("watched");

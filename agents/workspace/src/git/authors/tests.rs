@@ -32,7 +32,7 @@ fn of(first: &str, others: &[&str]) -> Authors {
 }
 
 #[test]
-fn who_wrote_most_since_the_commit_is_the_author_and_the_others_have_a_part() {
+fn the_main_writer_since_the_commit_is_its_author_and_others_are_coauthors() {
     let edits = [("external", false, "0", 9), ("ada", true, "1", 8), ("bob", true, "2", 3), ("ada", true, "3", 1)];
     assert_eq!(authors(&edits, Some("0")), of("ada", &["bob"]));
     assert_eq!(authors(&edits, Some("1")), of("bob", &["ada"]), "what is committed counts no more");

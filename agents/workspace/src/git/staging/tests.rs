@@ -28,7 +28,7 @@ async fn tree(root: &Path, meanwhile: impl FnOnce()) -> (String, Vec<String>) {
 }
 
 #[tokio::test]
-async fn what_is_taken_up_is_what_was_found_and_nothing_else() {
+async fn staging_takes_the_contents_found_despite_concurrent_edits() {
     for format in ["sha1", "sha256"] {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path();
@@ -73,7 +73,7 @@ async fn modes_and_kinds_of_files_are_kept() {
 }
 
 #[tokio::test]
-async fn no_attribute_makes_something_else_of_a_file() {
+async fn git_attributes_leave_staged_contents_unchanged() {
     let directory = tempfile::tempdir().expect("a directory");
     let root = directory.path();
     sh(root, "git init -q; printf 'k filter=crypt\\ni ident\\n*.bat eol=crlf\\n' > .gitattributes");
@@ -102,7 +102,7 @@ async fn no_attribute_makes_something_else_of_a_file() {
 }
 
 #[tokio::test]
-async fn what_a_sparse_checkout_keeps_away_is_not_gone() {
+async fn files_outside_a_sparse_checkout_stay_in_the_tree() {
     for form in ["--no-sparse-index", "--sparse-index"] {
         let directory = tempfile::tempdir().expect("a directory");
         let root = directory.path();

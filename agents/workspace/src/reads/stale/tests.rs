@@ -31,7 +31,7 @@ fn known(entry: &FileEntry, read: Option<LineRange>, sees: LineRange) -> Vec<(u6
 }
 
 #[test]
-fn what_has_changed_stays_until_its_place_is_seen() {
+fn changed_reads_stay_stale_until_their_place_is_seen() {
     // Line 10 of 20 is replaced; then two lines are inserted before everything.
     let changed = entry(22, &[&[(10, 1, 1)], &[(1, 0, 2)]]);
     let stale = (1, Some((9, 11)));
@@ -47,14 +47,14 @@ fn what_has_changed_stays_until_its_place_is_seen() {
 }
 
 #[test]
-fn where_lines_are_gone_what_is_beside_them_says_so() {
+fn a_deletion_is_seen_by_viewing_both_neighbouring_lines() {
     let gone = entry(17, &[&[(10, 3, 0)]]);
     assert_eq!(known(&gone, Some((10, 12)), (9, 10)), [(2, Some((9, 10)))]);
     assert_eq!(known(&gone, Some((11, 15)), (1, 8)), [(1, Some((11, 13))), (2, Some((1, 8))), (2, Some((10, 12)))]);
 }
 
 #[test]
-fn that_lines_are_gone_is_not_known_by_what_has_come_to_stand_side_by_side() {
+fn reads_of_deleted_lines_stay_stale_until_the_gap_is_shown() {
     let gone = entry(17, &[&[(10, 3, 0)]]);
     let caught_up = |read: &[(u64, LineRange)], sees: &[LineRange]| -> Vec<(u64, Option<LineRange>)> {
         let mut reads = Reads::default();

@@ -15,7 +15,7 @@ fn is_known(texts: &ContentCache, name: &str, text: &str) -> bool {
 }
 
 #[test]
-fn what_was_not_used_for_longest_makes_room() {
+fn the_least_recently_used_text_is_evicted() {
     let texts = texts(3);
     let ten = "0123456789";
     for name in ["a", "b", "c", "a", "d"] {
@@ -37,7 +37,7 @@ fn what_was_not_used_for_longest_makes_room() {
 }
 
 #[test]
-fn what_nobody_has_asked_for_takes_nobodys_room() {
+fn unrequested_texts_are_cached_only_in_free_room() {
     let texts = texts(2);
     let ten = "0123456789";
     texts.keep(&path("a"), Some(&ten.into()));

@@ -84,7 +84,7 @@ fn commands_are_read_as_editors_write_them() {
 }
 
 #[test]
-fn what_is_wrong_with_arguments_is_said_in_words() {
+fn invalid_arguments_are_explained_in_words() {
     let cases = [
         (json!("view"), "invalid type"),
         (json!({"path": "a"}), "there is no `command`"),
@@ -116,7 +116,7 @@ fn what_is_wrong_with_arguments_is_said_in_words() {
 }
 
 #[test]
-fn an_intent_that_is_too_long_is_refused_and_not_cut() {
+fn an_overlong_intent_is_rejected_rather_than_cut() {
     let delete = |intent: &str| Command::parse(json!({"command": "delete", "path": "a", "intent": intent}));
     // White space is one blank, whatever it was.
     assert!(delete(&format!("{}\n  {}", "x".repeat(100), "y".repeat(99))).is_ok());

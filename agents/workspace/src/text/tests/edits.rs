@@ -89,7 +89,7 @@ fn lines_are_inserted_behind_a_line_and_a_missing_end_stays_missing() {
 }
 
 #[test]
-fn a_refusal_shows_where_the_text_nearly_is_or_where_it_is_several_times() {
+fn a_rejection_shows_near_and_multiple_matches() {
     let text = "def f(x):\n    return x\n\n\ndef g(y):\n    if y:\n        return y + 1\n    return 0\n";
     let refused = |old: &str| {
         let edit = EditCommand::StrReplace { old_str: old.to_owned(), new_str: "z".to_owned() };
@@ -123,7 +123,7 @@ fn an_edit_of_one_piece_is_one_hunk_of_the_lines_that_differ() {
 }
 
 #[test]
-fn hunks_that_are_not_of_a_text_are_refused() {
+fn hunks_of_another_text_are_rejected() {
     let hunk = |at, was: &str, now: &str| Hunk { at, was: was.to_owned(), now: now.to_owned() };
     let text = "a\nb\nc";
     let cases = [
@@ -259,7 +259,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_difference_and_an_excerpt_claim_to_show_is_in_them(old in texts(), new in texts(), max in 0_usize..400) {
+    fn diffs_and_excerpts_contain_the_lines_they_claim_to_show(old in texts(), new in texts(), max in 0_usize..400) {
         let lines: Vec<&str> = new.split_inclusive('\n').collect();
         let diff = unified(&old, &new, ("a", "b"), max);
         prop_assert!(diff.text.chars().count() <= max);

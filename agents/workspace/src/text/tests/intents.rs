@@ -50,7 +50,7 @@ fn files_are_known_by_their_names() {
 /// Each text has one line that ends in `§`, the block, and `¶` at the expected comment. Without `¶`, no comment is
 /// expected.
 #[test]
-fn a_comment_stands_right_above_its_block_or_where_it_surely_is_one() {
+fn a_comment_is_placed_above_its_block_where_it_surely_is_a_comment() {
     let cases = [
         ("a.py", "x = 1\n¶y = 2§\n"),
         ("a.py", "def f():\n¶    return 2§\n"),
@@ -176,7 +176,7 @@ fn comments_are_read_back_and_those_in_literals_are_none() {
 }
 
 #[test]
-fn what_an_edit_takes_from_others_is_found() {
+fn edits_that_break_annotations_of_others_are_found() {
     let before =
         "# alice: adds\ndef add(a, b):\n    return a + b\n\n# bob: subtracts\ndef sub(a, b):\n    return a - b\n";
     let check = |after: &str| {
@@ -219,7 +219,7 @@ fn of_the_comments_of_others_the_last_ones_stay() {
 }
 
 #[test]
-fn an_edit_is_signed_where_it_changes_something() {
+fn an_edit_is_signed_where_it_changes_text() {
     let signature = Signature {
         language: language("a.py"),
         author: "engineer_1",

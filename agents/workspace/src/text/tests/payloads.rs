@@ -89,7 +89,7 @@ fn a_payload_says_all_that_is_needed_to_plan_again() {
 }
 
 #[test]
-fn what_was_not_read_is_not_shown_and_only_said_to_move_lines() {
+fn changes_of_unread_lines_are_reported_only_as_line_shifts() {
     let target = path("a.py");
     let (before, mut now) = (text(100, &[]), text(100, &[10, 50, 52, 90]));
     now.insert_str(0, "new line\n");
@@ -132,7 +132,7 @@ fn what_was_not_read_is_not_shown_and_only_said_to_move_lines() {
 }
 
 #[test]
-fn what_does_not_fit_is_left_out_in_the_order_that_is_promised() {
+fn rejection_context_is_trimmed_in_the_documented_order() {
     let (target, other) = (path("a.py"), path("b.py"));
     let all: Vec<u32> = (1..=80).collect();
     let (before, now) = (text(400, &[]), text(400, &[200]));

@@ -30,7 +30,7 @@ fn a_table_is_read_with_its_defaults() {
 }
 
 #[test]
-fn a_wrong_table_is_refused_with_its_line() {
+fn an_invalid_table_is_rejected_with_its_line() {
     let hook = "[serve]\n[notify]\nwebhook = \"http://localhost/x\"\n";
     for (text, line, word) in [
         ("[serve]\n\n[notify]\n".to_owned(), "line 3", "neither a webhook nor a program"),

@@ -331,7 +331,7 @@ fn a_document_that_is_not_the_one_of_an_event_is_believed() {
 }
 
 #[test]
-fn what_not_all_clients_apply_comes_as_a_whole_document() {
+fn patches_that_some_clients_cannot_apply_come_as_whole_documents() {
     let hasher = patchboard_kernel::digest::Hasher::new(&Salt::ZERO);
     let before = State::new(&json!({"a": {"constructor": {}}, "b": [1]}), &hasher);
     for (patch, after, is_delta) in [

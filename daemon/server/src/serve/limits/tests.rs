@@ -10,7 +10,7 @@ use super::{LimitSettings, Limits, Peer, Rate, RateKey, RateLimiter};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn nobody_gets_more_than_the_burst_and_the_rate() {
+fn callers_stay_within_burst_and_rate() {
     // Compared with a log of all admitted requests.
     for seed in 0..20 {
         let mut random = Random::new(seed);
@@ -42,7 +42,7 @@ fn nobody_gets_more_than_the_burst_and_the_rate() {
 }
 
 #[test]
-fn whoever_calls_memory_is_bounded() {
+fn rate_limiter_memory_is_bounded_for_any_callers() {
     let mut buckets = RateLimiter::new(Rate { interval: SECOND, burst: 3 }, 100);
     for key in 0..10_000 {
         assert_eq!(buckets.add(key, Duration::from_millis(key)), Ok(()));
@@ -94,7 +94,7 @@ fn addresses_of_one_network_of_version_6_are_one() {
 }
 
 #[test]
-fn settings_under_which_nobody_could_call_are_none() {
+fn limit_settings_that_block_every_call_are_invalid() {
     assert_eq!(LimitSettings::default().validation_error(), None);
     assert!(LimitSettings { streams: 0, ..LimitSettings::default() }.validation_error().is_some());
     assert!(LimitSettings { head_bytes: 100, ..LimitSettings::default() }.validation_error().is_some());

@@ -152,7 +152,7 @@ fn a_family_of_which_nothing_has_happened_is_there_with_its_kind() {
 }
 
 #[test]
-fn what_somebody_else_writes_cannot_break_the_text() {
+fn metric_labels_are_escaped() {
     let metrics = Metrics::new();
     metrics.count_request("/v1/boards/{board}", "GET", 200, 0.003);
     metrics.count_request("a\"b\\c\nd", "other", 404, 0.003);

@@ -50,7 +50,7 @@ fn a_caller_who_uses_little_does_not_wait_for_those_who_use_much() {
 }
 
 #[test]
-fn what_is_owed_is_paid_off() {
+fn processor_debt_is_paid_off_over_time() {
     let mut account = DebtAccount::new(5.0, BURST, OWED_MAX);
     account.charge(caller(1), Duration::from_secs(2), Duration::ZERO);
     let wait = account.wait(caller(1), Duration::ZERO).expect("it waits");

@@ -22,7 +22,7 @@ fn board(name: &str, ended: Option<End>, updated_at: i64) -> BoardSummary {
 }
 
 #[test]
-fn what_has_ended_and_was_kept_long_enough_is_due() {
+fn ended_boards_are_due_after_their_retention() {
     let day = 86_400_000;
     let text = "ended = \"2d\"\nthen = \"archive\"\n[blueprints.drafts]\nended = \"1d\"\nthen = \"delete\"\n[blueprints.kept]\n";
     let retention = Retention::read(toml::from_str(text).expect("TOML")).expect("settings");

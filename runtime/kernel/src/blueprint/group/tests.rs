@@ -46,7 +46,7 @@ fn a_group_is_in_the_order_that_its_workers_say_and_then_in_that_of_names() {
 }
 
 #[test]
-fn what_is_defined_otherwise_is_left_and_named() {
+fn misdefined_groups_are_kept_and_named() {
     let other = read(&blueprint(json!({"$defs": {"group:kings": {"enum": ["k", "l"]}}})));
     assert_eq!(other.state.schema["$defs"]["group:kings"]["enum"], json!(["k", "l"]));
     assert_eq!(other.misdefined_groups(), [&GroupName::from("kings")]);
@@ -75,7 +75,7 @@ fn a_blueprint_without_groups_keeps_its_bytes() {
 }
 
 #[test]
-fn whom_a_rule_runs_has_three_forms() {
+fn the_target_of_a_rule_has_three_forms() {
     for form in [json!("w"), json!({"group": "g"}), json!({"group": "g", "at": ""})] {
         let run: Run = serde_json::from_value(form.clone()).expect("a form");
         assert_eq!(serde_json::to_value(&run).expect("it is JSON"), form);

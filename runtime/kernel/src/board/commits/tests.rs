@@ -28,7 +28,7 @@ fn every_version_is_found_before_and_after_being_stored() {
 }
 
 #[test]
-fn what_no_board_has_been_through_is_refused() {
+fn impossible_commit_logs_are_rejected() {
     let mut commits = CommitLog::default();
     (1..=BLOCK as u64).for_each(|seq| commits.push(Seq(seq), &"writer".into()));
     let good = serde_json::to_value(&commits).expect("it is JSON");

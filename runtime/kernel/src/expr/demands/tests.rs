@@ -23,7 +23,7 @@ fn demands(source: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_must_be_so_is_found_and_nothing_else() {
+fn only_necessary_demands_of_an_expression_are_found() {
     for (source, expected) in [
         ("state.tasks.exists(t, t.id == self)", &[" in state.tasks.*.id"][..]),
         ("state.docs.exists(d, d.lines.exists(l, self == l))", &[" in state.docs.*.lines.*"]),

@@ -143,7 +143,7 @@ proptest! {
     }
 
     #[test]
-    fn what_lies_outside_of_the_references_changes_nothing(source in sources(), state in states()) {
+    fn values_outside_the_references_leave_the_result_unchanged(source in sources(), state in states()) {
         let Ok(expr) = Expr::compile(&source, &NAMES) else {
             return Err(TestCaseError::reject("not for us"));
         };

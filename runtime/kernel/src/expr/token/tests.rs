@@ -21,21 +21,21 @@ fn brackets_inside_strings_and_comments_do_not_nest() {
 }
 
 #[test]
-fn depth_is_refused_whatever_makes_it() {
+fn excessive_depth_of_any_kind_is_rejected() {
     for open in ["(", "[", "{", "f(", "a[", "!(", "-(", "x ? y : ", "a ? (", "[{"] {
         assert_eq!(refusal(&format!("{}1", open.repeat(60))).0, "cel_too_complex", "{open}");
     }
 }
 
 #[test]
-fn chains_are_refused_by_their_length() {
+fn long_chains_are_rejected() {
     for link in [".b", "+1", "&& x ", "!", "-", "== 1 ", "[0]", ", 1"] {
         assert_eq!(refusal(&format!("a{}", link.repeat(401))).0, "cel_too_complex", "{link}");
     }
 }
 
 #[test]
-fn what_is_no_token_is_pointed_at() {
+fn invalid_tokens_are_reported_with_their_offset() {
     assert_eq!(refusal("a == é"), ("cel_syntax", Some(5)));
     assert_eq!(refusal("a == 'x"), ("cel_syntax", Some(5)));
     assert_eq!(refusal("a == 'x\n'"), ("cel_syntax", Some(5)));
@@ -48,7 +48,7 @@ fn what_is_no_token_is_pointed_at() {
 }
 
 #[test]
-fn a_long_source_is_refused_before_it_is_read() {
+fn a_long_source_is_rejected_before_it_is_read() {
     assert_eq!(refusal(&"\u{0}".repeat(SOURCE_BYTES_MAX + 1)), ("cel_too_long", None));
     drop(read(&format!("{}true", " ".repeat(SOURCE_BYTES_MAX - 4))).expect("spaces cost only bytes"));
 }

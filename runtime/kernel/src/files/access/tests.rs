@@ -19,7 +19,7 @@ fn one_star_stays_within_a_part_and_who_may_not_read_may_not_write() {
 }
 
 #[test]
-fn what_stands_behind_an_exclamation_mark_is_taken_away() {
+fn patterns_after_an_exclamation_mark_exclude_files() {
     let access = access(&["**", "!secret/**"], &["!**/{.*,test_*}", "**", "!**/{.*,tests}/**"]);
     let path = |text| FilePath::parse(text).expect("a name");
     for (text, may) in [
@@ -41,7 +41,7 @@ fn what_stands_behind_an_exclamation_mark_is_taken_away() {
 }
 
 #[test]
-fn what_can_match_no_file_is_refused() {
+fn patterns_that_can_match_no_file_are_rejected() {
     for text in ["/src/**", "../x", "a//b", "./a", "[", "{a"] {
         assert!(patterns(&[text.to_owned()]).is_err(), "{text}");
     }

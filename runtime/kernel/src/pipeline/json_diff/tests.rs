@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_shown_becomes_what_was_answered_and_the_rest_stays(
+    fn a_diff_changes_shown_places_to_the_answer_and_keeps_the_rest(
         old in prop::collection::btree_map("[a-d]", value(), 1..4),
         new in prop::collection::btree_map("[a-d]", value(), 0..4),
         shown in prop::collection::btree_set("[a-d]", 0..4),

@@ -34,7 +34,7 @@ fn texts_of_any_length_and_number_are_found() {
 }
 
 #[test]
-fn what_is_short_or_in_the_blueprint_is_not_looked_for() {
+fn short_texts_and_blueprint_texts_are_excluded_from_the_search() {
     let needles = needles(&["abc", "draft", "drafting", "$redacted:00"], "\"enum\":[\"draft\"]");
     assert!(!needles.occur_in("abc draft $redacted:00"));
     assert!(needles.occur_in("drafting"));

@@ -285,7 +285,7 @@ fn is_known(scene: &Scene, form: &ReplySchema, member: &str, place: &str) -> boo
 }
 
 #[test]
-fn what_a_form_lets_through_is_granted_and_is_there() {
+fn operations_admitted_by_a_reply_schema_are_granted_and_applicable() {
     let applied = Cell::new([0; 6]);
     let situations = scenes().prop_flat_map(|(document, worker, budget)| {
         let form = Scene::new(&schema(), &document, &worker, budget).form();
@@ -391,7 +391,7 @@ fn in_one_form(scene: &Scene, mut operation: Value) -> Option<Value> {
 }
 
 #[test]
-fn what_is_accepted_can_be_expressed() {
+fn every_accepted_operation_can_be_expressed_in_the_reply_schema() {
     let accepted = Cell::new(0);
     let situations = scenes().prop_flat_map(|(document, worker, budget)| {
         let places = places(&document);
@@ -458,7 +458,7 @@ fn forms_are_short_and_the_same_for_the_same_inputs() {
 }
 
 #[test]
-fn a_form_tells_nothing_of_what_may_not_be_read() {
+fn reply_schemas_are_independent_of_unreadable_values() {
     let changed = Cell::new(0);
     let situations = scenes().prop_flat_map(|(document, worker, budget)| {
         let place = select(places(&document));

@@ -31,7 +31,7 @@ fn replaced(before: &Value, at: &str, value: &Value) -> Node {
 }
 
 #[test]
-fn what_was_not_touched_is_not_looked_at() {
+fn revalidation_skips_untouched_parts() {
     let element = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "if": {"required": ["m"]},
         "then": {"properties": {"m": {"type": "string"}}}});
     let schema = compiled(json!({
@@ -102,7 +102,7 @@ fn violations_are_reported_as_of_the_whole_document() {
 }
 
 #[test]
-fn a_tuple_is_judged_anew_when_its_elements_are_shifted() {
+fn a_tuple_is_revalidated_when_its_elements_shift() {
     let tuple =
         json!({"prefixItems": [{"type": "integer"}, {"type": ["string", "integer"]}], "items": {"type": "string"}});
     let schema = compiled(json!({"properties": {"tuple": tuple}}));

@@ -68,7 +68,7 @@ fn a_restored_tree_is_the_tree_with_all_its_stamps_and_goes_on_as_it_would() {
 }
 
 #[test]
-fn what_is_stored_is_not_stored_again() {
+fn stored_parts_are_reused() {
     let items: Vec<_> = (0..4000).map(|number| json!({"id": number, "text": "z".repeat(200)})).collect();
     let mut tree = Node::from_value(&json!({"items": items}), &edit(0));
     let mut parts = Parts::new();
@@ -111,7 +111,7 @@ fn a_document_as_deep_as_documents_get_is_stored_and_restored() {
 }
 
 #[test]
-fn a_part_that_was_altered_or_lost_is_refused_by_name() {
+fn an_altered_or_lost_part_is_rejected_by_name() {
     let items: Vec<_> = (0..600).map(|number| json!({"id": number, "text": "z".repeat(100)})).collect();
     let tree = Node::from_value(&json!({"items": items, "long": "w".repeat(5000)}), &edit(0));
     let mut parts = Parts::new();

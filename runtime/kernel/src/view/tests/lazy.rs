@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_is_in_the_text_and_members_are_containers(
+    fn view_reads_are_in_the_text_and_members_are_containers(
         state in document(),
         changes in prop::collection::vec((any::<usize>(), 0_u8..5), 0..12),
         reads in read_patterns(),

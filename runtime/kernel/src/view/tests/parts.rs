@@ -56,7 +56,7 @@ fn a_summary_is_a_handle_with_count_ids_and_who_wrote_last() {
 }
 
 #[test]
-fn what_was_asked_for_comes_first_and_what_does_not_fit_is_begun() {
+fn requested_places_come_first_and_are_cut_where_they_do_not_fit() {
     let worker = worker(json!({"agent": "llm", "reads": ["/sources/*", "/long"]}));
     let state = json!({"sources": sources(40), "long": "é".repeat(3000)});
     let trigger = json!({"kind": "event", "rule": "r", "op": "add", "path": "/sources/20"});
@@ -167,7 +167,7 @@ fn names_of_what_may_not_be_read_are_not_reported() {
 }
 
 #[test]
-fn what_is_asked_for_has_room_before_lines_about_the_rest() {
+fn requested_places_take_room_before_summary_lines() {
     let shows = |reads: Value, state: &Value, asked: &Value, part: &str, budget: u32| {
         let worker = worker(json!({"agent": "llm", "reads": reads}));
         let view = wanted(&worker, state, &start(), vec![ExpandRequest::parse(asked).expect("a place")], budget);
@@ -228,7 +228,7 @@ fn parts_of_which_nothing_may_be_read_are_passed_over_up_to_a_bound() {
 }
 
 #[test]
-fn what_was_asked_for_last_may_find_no_room() {
+fn a_view_reports_whether_the_last_request_finds_room() {
     let worker = worker(json!({"agent": "llm", "reads": ["/long", "/short"]}));
     let state = json!({"long": "x".repeat(3000), "short": "s"});
     let view = |budget| wanted(&worker, &state, &start(), vec!["/long".into()], budget);
@@ -247,7 +247,7 @@ fn what_was_asked_for_last_may_find_no_room() {
 }
 
 #[test]
-fn what_is_asked_for_says_what_of_it_is_not_shown() {
+fn a_requested_place_names_its_hidden_parts() {
     let element = |kind: &str, n: usize, chars: usize| match kind {
         "texts" => json!(format!("<{n}>{}", "x".repeat(chars))),
         "named" => json!({"id": format!("e{n}"), "text": "x".repeat(chars)}),
@@ -283,7 +283,7 @@ fn what_is_asked_for_says_what_of_it_is_not_shown() {
 }
 
 #[test]
-fn equal_refusals_are_reported_once() {
+fn equal_rejections_are_reported_once() {
     let refused =
         |code: &str| json!({"stage": "schema", "code": code, "violations": [{"pointer": "/a", "message": "no"}]});
     let text = render::feedback(&[refused("a"), refused("b"), refused("a"), refused("a")], true, 2000);
@@ -293,7 +293,7 @@ fn equal_refusals_are_reported_once() {
 }
 
 #[test]
-fn what_the_trigger_names_is_shown_with_it_or_named() {
+fn places_named_by_the_trigger_are_shown_or_listed() {
     let worker = worker(json!({"agent": "llm", "reads": ["/claims/*", "/evidence/*", "/plan"]}));
     let evidence: Vec<Value> =
         (0..40).map(|n| json!(format!("[{n}]{}", "e".repeat(if n == 7 { 2000 } else { 60 })))).collect();

@@ -403,7 +403,7 @@ impl Choice<'_> {
                 format!("{}: {count} {unit}{}", text::name(&value.label), self.append_hint(&value.label))
             }
             Kind::Object => format!("{}: an object with {count} members", text::name(&value.label)),
-            Kind::Line => format!("{}: {}, not shown", text::name(&value.label), what_it_is(value.value)),
+            Kind::Line => format!("{}: {}, not shown", text::name(&value.label), described_value(value.value)),
         };
         if !hidden.is_empty() {
             line.push_str("; not shown: ");
@@ -552,7 +552,7 @@ fn list(items: &[Item]) -> String {
     }
 }
 
-fn what_it_is(value: Option<&Tree>) -> String {
+fn described_value(value: Option<&Tree>) -> String {
     match value {
         Some(Tree::Array(elements)) => format!("a list of {}", elements.len()),
         Some(Tree::Object(members)) => format!("an object with {} members", members.len()),

@@ -45,7 +45,7 @@ fn a_good_manifest_has_no_problem_and_comes_back_as_it_was_written() {
 }
 
 #[test]
-fn what_is_wrong_is_reported_where_it_is() {
+fn manifest_errors_are_reported_at_their_place() {
     for (pointer, value, expected) in [
         ("/department", json!(2), vec!["/department"]),
         ("/name", json!("No\"tes"), vec!["/name"]),

@@ -170,7 +170,7 @@ fn every_round_that_goes_on_has_a_decision_of_its_own() {
 }
 
 #[test]
-fn what_hardly_changes_goes_on_as_long_as_it_gets_better() {
+fn small_changes_continue_while_the_score_improves() {
     let mut play = Play::opened(json!({}));
     let items = |last: usize| json!([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, last]);
     for (round, score) in [(1, 0.1), (2, 0.2), (3, 0.3)] {
@@ -186,7 +186,7 @@ fn what_hardly_changes_goes_on_as_long_as_it_gets_better() {
 }
 
 #[test]
-fn what_belongs_to_another_negotiation_does_not_count() {
+fn messages_of_another_negotiation_are_rejected() {
     let mut play = Play::opened(priced());
     let draft = |corr: &str| {
         let payload = json!({"price": 1});
@@ -208,7 +208,7 @@ fn what_belongs_to_another_negotiation_does_not_count() {
 }
 
 #[test]
-fn who_takes_part_and_who_is_asked_may_end_it_and_that_is_reported() {
+fn parties_evaluators_and_asked_persons_may_abort_with_a_reported_reason() {
     for (from, decided_by) in [("b", DecidedBy::Party), ("e", DecidedBy::Party), ("p", DecidedBy::Hitl)] {
         let mut play = Play::opened(priced());
         play.draft("a", json!({"price": 1}));
@@ -252,7 +252,7 @@ fn too_many_invalid_drafts_in_a_round_end_it() {
 }
 
 #[test]
-fn what_is_not_required_makes_a_draft_worth_less() {
+fn failed_optional_examples_lower_the_score() {
     let mut setup = priced();
     setup["policy"] = json!({"scoring": {"require_examples_pass": false, "llm_weight": 0.5}});
     let mut play = Play::opened(setup);
@@ -264,7 +264,7 @@ fn what_is_not_required_makes_a_draft_worth_less() {
 }
 
 #[test]
-fn what_is_out_of_turn_or_was_not_asked_for_does_not_count() {
+fn out_of_turn_and_unrequested_messages_are_rejected() {
     let mut play = Play::opened(priced());
     play.draft("b", json!({"price": 1}));
     play.evaluate(1.0);
@@ -289,7 +289,7 @@ fn what_is_out_of_turn_or_was_not_asked_for_does_not_count() {
 }
 
 #[test]
-fn a_round_whose_time_is_over_ends_it_whatever_the_clock_says() {
+fn an_expired_round_ends_the_negotiation_whatever_the_clock_says() {
     let mut play = Play::opened(priced());
     play.draft("a", json!({"price": 1}));
     play.now = -5;
@@ -364,7 +364,7 @@ fn tokens_are_what_is_said_and_at_least_what_is_there() {
 }
 
 #[test]
-fn what_nobody_asked_for_takes_nobody_s_tokens() {
+fn unrequested_messages_leave_the_token_budget_unchanged() {
     let mut play = Play::opened(json!({"policy": {"token_budget_per_round": 50}}));
     for _ in 0..3 {
         play.draft("b", json!("x".repeat(1000)));
@@ -388,7 +388,7 @@ fn there_is_room_for_the_end() {
 }
 
 #[test]
-fn a_setup_that_cannot_be_meant_is_refused() {
+fn an_invalid_setup_is_rejected() {
     let refused = |setup: Value| {
         let play = Play::new(setup);
         let asked = OpenRequest { topic: Some(TOPIC.to_owned()), ..OpenRequest::default() };

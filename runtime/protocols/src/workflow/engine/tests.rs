@@ -96,7 +96,7 @@ fn values_go_from_node_to_node_by_the_names_that_each_has_for_them() {
 }
 
 #[test]
-fn what_a_request_brings_is_bounded_and_asked_for() {
+fn request_data_is_bounded_and_taken_only_on_demand() {
     let mut run = Run::of(json!({"nodes": {"a": {}}}));
     let many: BTreeMap<String, u32> = (0..257).map(|number| (format!("k{number}"), number)).collect();
     run.document["request"]["data"] = json!(many);
@@ -107,7 +107,7 @@ fn what_a_request_brings_is_bounded_and_asked_for() {
 }
 
 #[test]
-fn a_document_without_a_workflow_is_refused() {
+fn a_document_without_a_valid_workflow_is_rejected() {
     let mut run = Run::of(json!({"nodes": {"a": {}}}));
     run.document["workflow"]["nodes"]["a"]["status"] = json!("DONE");
     assert_eq!(run.try_turn(START).expect_err("no such status").code, WorkflowCode::NoState);
@@ -116,7 +116,7 @@ fn a_document_without_a_workflow_is_refused() {
 }
 
 #[test]
-fn who_gives_up_fails_and_what_waits_for_it_waits_until_it_is_resumed() {
+fn an_abandoned_node_fails_and_its_dependants_wait_until_it_is_resumed() {
     let mut run = Run::of(json!({"nodes": {
         "a": {"output_mapping": {"x": "x"}}, "b": {"dependencies": ["a"]}, "c": {"dependencies": ["b"]},
         "d": {"dependencies": ["a"]},
@@ -142,7 +142,7 @@ fn who_gives_up_fails_and_what_waits_for_it_waits_until_it_is_resumed() {
 }
 
 #[test]
-fn what_was_given_up_though_its_output_is_there_is_completed() {
+fn an_abandoned_node_with_output_is_completed() {
     let mut run = Run::of(json!({"nodes": {"a": {}}}));
     run.settle(START);
     run.document["workflow"]["nodes"]["a"]["output"] = json!({});

@@ -49,7 +49,7 @@ fn writes_until_it_is_killed() {
 }
 
 #[test]
-fn what_was_acknowledged_outlives_the_process() {
+fn acknowledged_changes_outlive_the_process() {
     let dir = TempDir::new().expect("a directory");
     for round in 0..3 {
         let path = dir.path().join(format!("{round}.db"));
@@ -143,7 +143,7 @@ fn a_flipped_bit_changes_no_content_unnoticed() {
 }
 
 #[test]
-fn what_reads_back_otherwise_is_undone() {
+fn changes_that_read_back_differently_are_rolled_back() {
     let dir = TempDir::new().expect("a directory");
     let path = dir.path().join("documents.db");
     let store = open(&path);
@@ -188,7 +188,7 @@ fn erased_bytes_are_in_no_file() {
 }
 
 #[test]
-fn a_file_of_others_is_refused_and_left_as_it_is() {
+fn a_foreign_file_is_rejected_and_left_unchanged() {
     let dir = TempDir::new().expect("a directory");
     let path = dir.path().join("documents.db");
     for (tables, code) in [
