@@ -210,7 +210,7 @@ pub async fn ask(
     .await
 }
 
-/// Asks for a blueprint until one is accepted, at most `1 + terms.repairs` times; `tell` receives every round.
+/// Asks for a blueprint until one is accepted, at most `1 + terms.repairs` times; `report` receives every round.
 ///
 /// Errors go back to the model. A draft without errors is accepted. If it has warnings, they go back once as advice;
 /// the first draft is kept if the second call fails, or if its draft has errors or more warnings.
@@ -220,7 +220,7 @@ pub async fn design(
     brief: &DesignRequest,
     terms: &DesignLimits,
     mut ask: impl AsyncFnMut(&Prompt) -> CallResult,
-    mut tell: impl FnMut(&Round),
+    mut report: impl FnMut(&Round),
 ) -> Result<Design, DesignError> {
     let mut rounds: Vec<Round> = Vec::new();
     let mut kept: Option<Design> = None;
@@ -228,7 +228,7 @@ pub async fn design(
         let prompt = prompt::build(brief, terms, &rounds);
         let answer = ask(&prompt).await;
         let (round, accepted) = judge(brief, terms, prompt, answer);
-        tell(&round);
+        report(&round);
         let failure = round.failure.clone().filter(|failure| !is_retryable(failure.code));
         rounds.push(round);
         match (accepted, kept.take()) {

@@ -239,12 +239,12 @@ impl Played {
                 (false, true) => How::Found,
                 (false, false) => How::Part,
             };
-            self.known[agent].tell(&self.oracle.history, path, &pieces, how);
+            self.known[agent].learn(&self.oracle.history, path, &pieces, how);
         }
         if result.code.as_deref() == Some("no_such_file") {
             let path = asked["path"].as_str().expect("it was asked for");
             if asked["command"] == "view" {
-                self.known[agent].tell_absent(&self.oracle.history, path);
+                self.known[agent].learn_absent(&self.oracle.history, path);
             }
         }
         let parts = data["target"].as_object().map(|_| &data["target"]).into_iter();
@@ -268,7 +268,7 @@ impl Played {
             assert_eq!(part["is_deleted"], history.lines(path).is_none() && was_there, "{text}");
         }
         if history.lines(path).is_none() {
-            return self.known[agent].tell_absent(&self.oracle.history, path);
+            return self.known[agent].learn_absent(&self.oracle.history, path);
         }
         let pieces = match all.get(path) {
             Some(heard) => self.pieces_of(agent, path, heard, text),
@@ -277,7 +277,7 @@ impl Played {
         let shown: Vec<&Value> = parts.iter().flat_map(|part| part["shown"].as_array().expect("ranges")).collect();
         self.check_shown(&json!(shown), path, &pieces);
         if parts.iter().all(|part| part["view_again"] == false) {
-            self.known[agent].tell_same(&self.oracle.history, path);
+            self.known[agent].learn_same(&self.oracle.history, path);
             let wrong = self.known[agent].out_of_date_of(&self.oracle.history, path);
             assert_eq!(wrong, None, "it is said that {path} need not be viewed again: {text}");
         }

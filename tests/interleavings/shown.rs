@@ -81,9 +81,9 @@ fn place<'a>((first, second): Fact, then: &[Line], now: &'a [Line]) -> Option<&'
 
 impl Shown {
     /// Records that pieces of the current file were shown.
-    pub(crate) fn tell(&mut self, history: &History, path: &str, pieces: &[Vec<Line>], how: How) {
+    pub(crate) fn learn(&mut self, history: &History, path: &str, pieces: &[Vec<Line>], how: How) {
         let version = history.version(path);
-        let Some(now) = bounded(history, path, version) else { return self.tell_absent(history, path) };
+        let Some(now) = bounded(history, path, version) else { return self.learn_absent(history, path) };
         let file = self.files.entry(path.to_owned()).or_default();
         file.shown_at = Some(version);
         file.absent_at = None;
@@ -117,24 +117,24 @@ impl Shown {
     }
 
     /// Records that the file was shown to be absent.
-    pub(crate) fn tell_absent(&mut self, history: &History, path: &str) {
+    pub(crate) fn learn_absent(&mut self, history: &History, path: &str) {
         let version = history.version(path);
         let absent = File { absent_at: Some(version), shown_at: Some(version), ..File::default() };
         self.files.insert(path.to_owned(), absent);
     }
 
     /// Records that the reply showed all differences since a version, so that all else is unchanged.
-    pub(crate) fn tell_same(&mut self, history: &History, path: &str) {
+    pub(crate) fn learn_same(&mut self, history: &History, path: &str) {
         self.files.entry(path.to_owned()).or_default().shown_at = Some(history.version(path));
     }
 
     /// Records an edit by the agent itself: it knows the lines that it changed and wrote.
     pub(crate) fn wrote(&mut self, history: &History, path: &str) {
         let version = history.version(path);
-        let Some(now) = bounded(history, path, version) else { return self.tell_absent(history, path) };
+        let Some(now) = bounded(history, path, version) else { return self.learn_absent(history, path) };
         let before = version.checked_sub(1).and_then(|before| bounded(history, path, before));
         let file = self.files.entry(path.to_owned()).or_default();
-        let Some(before) = before else { return self.tell(history, path, &[], How::Whole) };
+        let Some(before) = before else { return self.learn(history, path, &[], How::Whole) };
         let is_own = |fact: &Fact| is_so(*fact, &before) && !is_so(*fact, &now);
         file.facts.retain(|fact, _| !is_own(fact));
         // The agent also knows the new positions of its other lines.
@@ -151,7 +151,7 @@ impl Shown {
             }
             at += run + 1;
         }
-        self.tell(history, path, &pieces, How::Part);
+        self.learn(history, path, &pieces, How::Part);
     }
 
     /// Returns an outdated fact with a place that was not shown since, if there is one.
@@ -218,7 +218,7 @@ mod tests {
 
     fn shown_lines(history: &History, pieces: &[&[Line]]) -> Shown {
         let mut shown = Shown::default();
-        shown.tell(history, PATH, &pieces.iter().map(|piece| piece.to_vec()).collect::<Vec<_>>(), How::Part);
+        shown.learn(history, PATH, &pieces.iter().map(|piece| piece.to_vec()).collect::<Vec<_>>(), How::Part);
         shown
     }
 
@@ -236,10 +236,10 @@ mod tests {
             assert_eq!(shown.out_of_date(&history, false), None);
             made(&mut history, Some(&now));
             assert!(shown.out_of_date(&history, false).is_some(), "{now:?}");
-            shown.tell(&history, PATH, std::slice::from_ref(&elsewhere), How::Part);
+            shown.learn(&history, PATH, std::slice::from_ref(&elsewhere), How::Part);
             assert!(shown.out_of_date(&history, false).is_some(), "{now:?}: {elsewhere:?} is elsewhere");
             assert!(shown.may_count(&history, PATH, 1, None));
-            shown.tell(&history, PATH, &[there], How::Part);
+            shown.learn(&history, PATH, &[there], How::Part);
             assert_eq!(shown.out_of_date(&history, false), None, "{now:?}");
             assert!(shown.may_count(&history, PATH, 1, None), "{now:?}: not all was shown again");
             assert!(!shown.may_count(&history, PATH, 1, Some(&[3])), "{now:?}: that was");
@@ -252,16 +252,16 @@ mod tests {
         made(&mut history, Some(&[1, 2, 3]));
         let mut part = shown_lines(&history, &[&[1, 2, 3]]);
         let mut whole = Shown::default();
-        whole.tell(&history, PATH, &[], How::Whole);
+        whole.learn(&history, PATH, &[], How::Whole);
         made(&mut history, Some(&[1, 2, 3, 4]));
         assert_eq!(part.out_of_date(&history, false), None);
         assert!(part.out_of_date(&history, true).is_some(), "by files all of it has changed");
         assert!(whole.out_of_date(&history, false).is_some());
-        whole.tell(&history, PATH, &[vec![4]], How::Part);
+        whole.learn(&history, PATH, &[vec![4]], How::Part);
         assert_eq!(whole.out_of_date(&history, false), None);
         made(&mut history, None);
         assert!(part.out_of_date(&history, false).is_some());
-        part.tell(&history, PATH, &[], How::Part);
+        part.learn(&history, PATH, &[], How::Part);
         assert_eq!(part.out_of_date(&history, false), None);
         made(&mut history, Some(&[7]));
         assert!(part.out_of_date(&history, false).is_some(), "it knew that there is none");

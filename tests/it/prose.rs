@@ -44,6 +44,21 @@ fn documents_have_fewer_habits_than_their_limits() {
     check("documents", &texts, |(_, _, _, documents)| documents);
 }
 
+#[test]
+fn functions_are_named_by_nouns_or_verbs() {
+    let odd = "(?:told|tells?|nobody|somebody|something|anew|whom|whose|whoever|stands?|stood)";
+    let relative = "(?:who|whom|whose|whoever|what|whatever|where|which|that|whether)";
+    let name = Regex::new(&format!(r"\bfn ({relative}_\w+|(?:\w+_)?{odd}(?:_\w+)?)\b")).expect("a pattern");
+    let texts = sources().into_iter().map(|path| (read(&path), path));
+    let found: Vec<String> = texts
+        .flat_map(|(text, path)| {
+            let named = |found: regex::Captures<'_>| format!("{}: {}", path.display(), &found[1]);
+            name.captures_iter(&text).map(named).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(found.is_empty(), "name these functions by what they do or return:\n{}", found.join("\n"));
+}
+
 fn check(what: &str, texts: &[String], limit: impl Fn((&str, &str, f64, f64)) -> f64) {
     let texts = texts.join("\n");
     let words = Regex::new(r"\w+").expect("a pattern").find_iter(&texts).count() as f64;

@@ -30,7 +30,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    fn tell(&self, what: String) {
+    fn record(&self, what: String) {
         self.log.lock().expect("whole").push(what);
     }
 }
@@ -44,12 +44,12 @@ impl Tools for Bench {
     }
 
     fn begin_batch(&mut self) {
-        self.tell("at once".to_owned());
+        self.record("at once".to_owned());
     }
 
     fn call<'a>(&'a mut self, name: &'a str, arguments: &'a str, room: usize) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
-            self.tell(format!("{name} {arguments}"));
+            self.record(format!("{name} {arguments}"));
             let arguments: Value = serde_json::from_str(arguments).expect("they were read before");
             match name {
                 "slow" => tokio::time::sleep(Duration::from_secs(60)).await,
@@ -65,7 +65,7 @@ impl Tools for Bench {
 
     fn checkpoint(&mut self, usage: Option<Usage>, reserve: u64) -> BoxFuture<'_, Result<(), Failure>> {
         let total = usage.map_or(0, Usage::total);
-        self.tell(format!("go on: {total} spent"));
+        self.record(format!("go on: {total} spent"));
         assert!(reserve > 77, "the reply is part of it: {reserve}");
         Box::pin(std::future::ready(self.budgets.pop_front().unwrap_or(Ok(()))))
     }

@@ -113,8 +113,8 @@ impl Campaign {
         jobs
     }
 
-    /// Injects all faults. Calls `tell` with each verdict, in an order that depends on the campaign alone.
-    pub fn run(&self, plans: UncachedPlans, mut tell: impl FnMut(&Verdict)) -> Report {
+    /// Injects all faults. Calls `on_verdict` with each verdict, in an order that depends on the campaign alone.
+    pub fn run(&self, plans: UncachedPlans, mut on_verdict: impl FnMut(&Verdict)) -> Report {
         let jobs = self.jobs();
         let plans = CachedPlans { compiler: plans, plans: Mutex::default() };
         let next = AtomicUsize::new(0);
@@ -144,7 +144,7 @@ impl Campaign {
             for (index, verdict, denials) in receiver {
                 early.insert(index, (verdict, denials));
                 while let Some((verdict, denials)) = early.remove(&reported) {
-                    tell(&verdict);
+                    on_verdict(&verdict);
                     report.count(&verdict, denials);
                     reported += 1;
                 }

@@ -263,7 +263,7 @@ impl Contract {
     }
 
     /// Returns true if a condition or a binding hides places from the worker.
-    pub(crate) const fn hides_something(&self) -> bool {
+    pub(crate) const fn hides_any(&self) -> bool {
         self.has_conditions() || !self.unbound_reads.is_empty()
     }
 

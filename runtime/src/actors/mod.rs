@@ -79,8 +79,8 @@ impl Context {
     }
 
     /// Notifies the observer. Its panic does not affect a board.
-    pub(crate) fn observe(&self, tell: impl FnOnce(&dyn Observer)) {
-        if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| tell(&*self.options.observer))) {
+    pub(crate) fn observe(&self, report: impl FnOnce(&dyn Observer)) {
+        if let Err(panicked) = catch_unwind(AssertUnwindSafe(|| report(&*self.options.observer))) {
             tracing::error!(reason = panic_text(&*panicked), "the observer failed");
         }
     }

@@ -83,7 +83,7 @@ impl Contract {
             Op::Copy { from, .. } => {
                 let mut violations = judge_read("a `copy` takes", from, input);
                 // A check of a hidden value against the grant would reveal it.
-                let may_tell = violations.is_empty() || !self.hides_something();
+                let may_tell = violations.is_empty() || !self.hides_any();
                 let written = candidate.get(from).filter(|_| may_tell).map(WrittenValue::Found);
                 violations.extend(self.judge_write(target, &[GrantOp::Copy, kind], written, input));
                 violations

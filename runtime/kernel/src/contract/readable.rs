@@ -141,8 +141,8 @@ impl<'a> Readable<'a> {
     }
 
     /// Returns true if a condition or a binding hides places from the worker.
-    pub(crate) const fn hides_something(&self) -> bool {
-        self.contract.hides_something()
+    pub(crate) const fn hides_any(&self) -> bool {
+        self.contract.hides_any()
     }
 
     /// Returns patterns that cover exactly the readable places.

@@ -66,7 +66,7 @@ pub(super) fn judge(judgement: &mut Judgement<'_>, source: ReplySource<'_>, is_c
         let apply = || apply(candidate, op, effect, plan, limits(plan), changes);
         if is_tried && let Err(mut violation) = refused.map_or_else(apply, Err) {
             // A place of this candidate may hold another value in other candidates.
-            if authority.hides_something() {
+            if authority.hides_any() {
                 let readable = reading.before.clone().within(reading.now(candidate.root(), allowance).places());
                 let sight = Visibility { readable: &readable, in_view: None, written: &[] };
                 mask::mask_violation(&mut violation, &sight);

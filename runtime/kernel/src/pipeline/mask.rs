@@ -22,7 +22,7 @@ pub(super) struct Visibility<'a> {
 
 pub(super) fn mask_violations(stage: Stage, violations: &mut Vec<Violation>, sight: &Visibility<'_>) {
     violations.iter_mut().for_each(|violation| mask_violation(violation, sight));
-    if sight.readable.hides_something() {
+    if sight.readable.hides_any() {
         for violation in violations.iter_mut() {
             let Ok(place) = PointerBuf::parse(violation.pointer.as_str()) else { continue };
             // A difference from a value that was hidden in the view is hidden, too.
@@ -67,7 +67,7 @@ pub(super) fn mask_violation(violation: &mut Violation, sight: &Visibility<'_>) 
         }
         Code::InvariantViolated if !readable.may_read(&place) => violation.found = None,
         // The document's size includes hidden values.
-        Code::ResultTooLarge if readable.hides_something() => violation.message = masked_message(violation),
+        Code::ResultTooLarge if readable.hides_any() => violation.message = masked_message(violation),
         // An array's length and a value's type reveal content. The container of a bound element may not be readable.
         Code::PathNotFound | Code::IndexOutOfRange if !readable.may_always_read(&above) => {
             violation.found = None;
@@ -128,7 +128,7 @@ fn mask_hidden_places(stage: Stage, violations: &mut Vec<Violation>, readable: &
 
 /// Masks a recorded rejection, an object with `stage` and `violations`, for what its worker may read now.
 pub(crate) fn mask_recorded(rejection: &mut Value, readable: &Readable<'_>) {
-    if !readable.hides_something() {
+    if !readable.hides_any() {
         return;
     }
     let Some(rejection) = rejection.as_object_mut() else { return };

@@ -129,7 +129,7 @@ impl JournalError {
 
 /// Acknowledged records of a board that are lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("records of board {board} are lost: record {known} was acknowledged, and {}", what_is_left(*.found, *.known))]
+#[error("records of board {board} are lost: record {known} was acknowledged, and {}", remaining_records(*.found, *.known))]
 pub struct RecordLoss {
     /// Board with the loss.
     pub board: BoardId,
@@ -140,7 +140,7 @@ pub struct RecordLoss {
     pub found: Option<Seq>,
 }
 
-fn what_is_left(found: Option<Seq>, known: Seq) -> String {
+fn remaining_records(found: Option<Seq>, known: Seq) -> String {
     match found {
         None => "nothing of the board is there".to_owned(),
         Some(found) if found < known => format!("the last one that is there is {found}"),

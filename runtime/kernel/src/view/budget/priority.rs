@@ -311,7 +311,7 @@ impl<'a> Selector<'a, '_> {
                 }
                 paid => matches!(paid, Some(PaidLine::Value(_))),
             },
-            (Some(node), None) => self.shows_something(node),
+            (Some(node), None) => self.shows_any(node),
             (None, None) => self.shows_below(&path),
             (_, Some(from)) => {
                 let (index, name) = self.first_part(value, &path, Some(from));
@@ -320,22 +320,22 @@ impl<'a> Selector<'a, '_> {
                     let mut way = path.clone();
                     way.push(step);
                     let child = node.and_then(|node| self.layout.nodes[node].children.get([step].as_slice()));
-                    child.map_or_else(|| self.shows_below(&way), |child| self.shows_something(*child))
+                    child.map_or_else(|| self.shows_below(&way), |child| self.shows_any(*child))
                 })
             }
         }
     }
 
-    fn shows_something(&self, node: usize) -> bool {
+    fn shows_any(&self, node: usize) -> bool {
         matches!(self.paid(node), Some(PaidLine::Value(_) | PaidLine::Beginning(_)))
-            || self.layout.nodes[node].children.values().any(|child| self.shows_something(*child))
+            || self.layout.nodes[node].children.values().any(|child| self.shows_any(*child))
     }
 
     /// Returns true if any value below a place is shown by a pattern's node.
     fn shows_below(&self, path: &[PathSegment<'_>]) -> bool {
         (0..self.reads.patterns.len()).any(|root| {
             let mut below = self.layout.nodes[root].children.iter();
-            below.any(|(way, child)| way.steps().starts_with(path) && self.shows_something(*child))
+            below.any(|(way, child)| way.steps().starts_with(path) && self.shows_any(*child))
         })
     }
 
