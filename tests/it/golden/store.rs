@@ -47,12 +47,13 @@ pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden")
 }
 
-/// Returns the directories of the formats that are kept.
+/// Returns the directories of the formats that are kept, the earliest first.
 pub(super) fn formats() -> Vec<PathBuf> {
     let entries = fs::read_dir(root()).expect("the golden journals are there");
     let mut formats: Vec<PathBuf> =
         entries.map(|entry| entry.expect("a folder").path()).filter(|path| path.is_dir()).collect();
-    formats.sort();
+    let number = |path: &PathBuf| path.to_str()?.rsplit_once('-')?.1.parse::<u32>().ok();
+    formats.sort_by_key(number);
     formats
 }
 
