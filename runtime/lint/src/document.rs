@@ -6,6 +6,7 @@ use jsonptr::Pointer;
 use serde_json::Value;
 
 use super::cached_schema::CachedSchema;
+use super::diagnostic::Diagnostic;
 use super::{Expression, Linter};
 use crate::source::child;
 use patchboard_kernel::expr::{Allowance, CompileError, Dialect, Expr, Variable, Variables};
@@ -79,15 +80,7 @@ impl<'a> Linter<'a> {
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        self.report(code, pointer, message, help);
-        self.point_at_key();
-    }
-
-    /// Moves the last finding from the value to its key.
-    pub(super) fn point_at_key(&self) {
-        if let Some(finding) = self.findings.borrow_mut().last_mut() {
-            finding.position = self.source.key_position(&finding.pointer);
-        }
+        self.push(Diagnostic::at(self.source, code, pointer, message, help).at_key(self.source));
     }
 
     /// Reports a state schema without room for the request that a blueprint asks for.
@@ -217,11 +210,9 @@ impl<'a> Linter<'a> {
                     }
                     _ => ("bad_condition", format!("Write a CEL expression over {known}.")),
                 };
-                self.report(finding, pointer, message, help);
+                let finding = Diagnostic::at(self.source, finding, pointer, message, help);
                 let position = offset.and_then(|offset| self.source.position_in(pointer, offset));
-                if let (Some(position), Some(finding)) = (position, self.findings.borrow_mut().last_mut()) {
-                    finding.position = Some(position);
-                }
+                self.push(Diagnostic { position: position.or(finding.position), ..finding });
                 None
             }
         }

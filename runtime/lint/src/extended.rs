@@ -33,13 +33,16 @@ impl LintContext<'_, '_> {
 
     /// Adds a finding about the value at a pointer, with a code of [`crate::extension::Extension::codes`].
     pub fn report(&mut self, code: &'static str, pointer: &str, message: String, help: String) {
-        let finding = Diagnostic::at(self.linter.source, code, pointer, message, help);
-        self.linter.push(Diagnostic { severity: severity(code, self.codes), ..finding });
+        self.push(Diagnostic::at(self.linter.source, code, pointer, message, help));
     }
 
     /// Adds a finding about the key at a pointer.
     pub fn report_at_key(&mut self, code: &'static str, pointer: &str, message: String, help: String) {
-        self.report(code, pointer, message, help);
-        self.linter.point_at_key();
+        let source = self.linter.source;
+        self.push(Diagnostic::at(source, code, pointer, message, help).at_key(source));
+    }
+
+    fn push(&mut self, finding: Diagnostic) {
+        self.linter.push(Diagnostic { severity: severity(finding.code, self.codes), ..finding });
     }
 }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::commits::CommitLog;
+use super::creation::initial;
 use super::dedup::Dedup;
 use super::{Board, BoardError, PendingQuestion, UndecidedRule};
 use crate::breaker::{Branch, Breaker};
@@ -383,7 +384,9 @@ fn identity(created: &Record, plans: &dyn PlanSource) -> Result<Identity, BoardE
     let blueprint = body.read_blueprint().map_err(bad)?;
     let plan = plans.plan_for_format(blueprint, &body.mode, body.format).map_err(bad)?;
     let hasher = Arc::new(hasher);
-    let request = Node::from_value(&body.request, &Edit { revision: 0, hasher: Arc::clone(&hasher) });
+    let begins = initial(&plan.blueprint, &body.request);
+    let edit = Edit { revision: 0, hasher: Arc::clone(&hasher) };
+    let request = Node::from_value(begins.get("request").unwrap_or(&Value::Null), &edit);
     let plan = plan.for_request(&request).map_err(bad)?;
     let founder = created.principal().map_err(|error| bad(error.to_string()))?;
     Ok(Identity { id: body.board.clone(), parent: body.parent.clone(), creator: founder, plan, hasher })

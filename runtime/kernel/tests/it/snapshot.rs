@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use patchboard_kernel::board::{Board, Input, NewBoard, Proposal, ProposalSource, ReplyBody, Step};
+use patchboard_kernel::board::{Board, Input, NewBoard, Outcome, Proposal, ProposalSource, ReplyBody, Step};
 use patchboard_kernel::digest::{Digest, Hasher, Salt, sha256};
 use patchboard_kernel::id::{BoardId, Seq, Timestamp};
 use patchboard_kernel::record::{Body, FORMAT, GENESIS, Kind, Record};
@@ -62,6 +62,31 @@ fn restore(first: &Record, digest: Digest, parts: &BTreeMap<Digest, String>) -> 
 pub(crate) fn restored(board: &Board, records: &[Record]) -> Board {
     let (digest, parts) = store(board);
     restore(&records[0], digest, &parts).expect("restored")
+}
+
+#[test]
+fn a_request_of_the_initial_document_is_the_original_one_after_a_restore() {
+    let blueprint = json!({
+        "blueprint": 1, "name": "own", "state": {"schema": {}, "initial": {"list": [], "request": {"most": 1}}},
+        "workers": {"w": {"agent": "script", "writes": [{"path": "/list/-"}, {"path": "/request/most"}]}},
+        "invariants": [{"name": "few", "expr": "size(state.list) <= request.most"}],
+    });
+    let blueprint = serde_json::from_value(blueprint).expect("a blueprint");
+    let new = NewBoard::new(BoardId::from("own"), blueprint, Value::Null, Timestamp(0));
+    let (mut board, Step { mut records, .. }) = Board::create(new, &PLANS).expect("a board");
+    let propose = |board: &mut Board, patch: Value| {
+        let from = ProposalSource::Direct { key: None, base: None };
+        let reply = ReplyBody::Json(patch);
+        board.step(Timestamp(1), Input::Propose(Proposal { from, worker: "w".into(), reply, usage: None, raw: None }))
+    };
+    records.extend(propose(&mut board, json!([{"op": "replace", "path": "/request/most", "value": 5}])).records);
+    let add = json!([{"op": "add", "path": "/list/-", "value": "one"}]);
+    for mut board in [restored(&board, &records), Board::recover(&records, &PLANS).expect("recovered")] {
+        let outcome = propose(&mut board, add.clone()).outcome;
+        assert!(matches!(outcome, Some(Outcome::Committed { .. })), "{outcome:?}");
+        let outcome = propose(&mut board, add.clone()).outcome;
+        assert!(matches!(outcome, Some(Outcome::Rejected { .. })), "the original request allows one: {outcome:?}");
+    }
 }
 
 #[test]
