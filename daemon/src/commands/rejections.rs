@@ -3,13 +3,12 @@
 use std::path::Path;
 
 use clap::Args;
-use patchboard_kernel::rejection_counts::RejectionCount;
 use serde_json::json;
 
 use crate::arguments::BoardArgument;
 use crate::failure::Outcome;
 use crate::output::{Output, table};
-use crate::queries::rejections::RejectionReport;
+use crate::queries::rejections::{RejectionCountInfo, RejectionReport};
 
 /// Count the rejections of a board, by worker, stage and code
 ///
@@ -31,13 +30,18 @@ pub(crate) fn run(arguments: &Arguments, data_dir: &Path, output: Output) -> Out
     let RejectionReport { rejections, .. } = RejectionReport::read(&reader, &summary.id)?;
     if output.is_json() {
         output.json(&json!(rejections))?;
-    } else if rejections.is_empty() {
-        output.note("nothing was refused");
-    } else {
-        let rows = rejections.into_iter().map(|RejectionCount { worker, stage, code, count }| {
-            [worker.to_string(), stage.to_string(), code.to_string(), count.to_string()]
-        });
-        output.line(&table(["WORKER", "STAGE", "CODE", "TIMES"], rows))?;
+        return reader.exit_after_listing(&summary.id);
     }
+    let rows: Vec<_> = rejections.into_iter().map(row).collect();
+    if rows.is_empty() {
+        output.note("nothing was refused");
+        return reader.exit_after_listing(&summary.id);
+    }
+    output.line(&table(["WORKER", "STAGE", "CODE", "TIMES"], rows))?;
     reader.exit_after_listing(&summary.id)
+}
+
+pub(crate) fn row(counted: RejectionCountInfo) -> [String; 4] {
+    let RejectionCountInfo { worker, stage, code, count } = counted;
+    [worker.to_string(), stage.to_string(), code.to_string(), count.to_string()]
 }

@@ -2,6 +2,8 @@
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::Seq;
+use patchboard_kernel::ledger::Usage;
+use patchboard_kernel::record::Principal;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -25,7 +27,7 @@ impl HeadInfo {
 
 /// Caller, as authenticated when it sent its request.
 #[derive(Serialize, ToSchema)]
-pub struct PrincipalInfo {
+pub(crate) struct PrincipalInfo {
     /// Kind of the caller.
     kind: PrincipalKind,
     /// Number of the token, for a token.
@@ -49,7 +51,7 @@ pub struct PrincipalInfo {
 /// Kind of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum PrincipalKind {
+pub(crate) enum PrincipalKind {
     /// Holder of an API token.
     Token,
     /// User of the operating system, through a command on the data directory.
@@ -60,9 +62,32 @@ pub enum PrincipalKind {
     Host,
 }
 
+impl PrincipalInfo {
+    const fn new(kind: PrincipalKind) -> Self {
+        Self { kind, id: None, name: None, person: None, made_by: None, address: None }
+    }
+}
+
+impl From<Principal> for PrincipalInfo {
+    fn from(principal: Principal) -> Self {
+        match principal {
+            Principal::Token { id, name, person, made_by } => Self {
+                id: Some(id),
+                name: Some(name),
+                person: person.map(|person| person.to_string()),
+                made_by: made_by.map(|by| Box::new(Self::from(*by))),
+                ..Self::new(PrincipalKind::Token)
+            },
+            Principal::User { name } => Self { name: Some(name), ..Self::new(PrincipalKind::User) },
+            Principal::Address { address } => Self { address: Some(address), ..Self::new(PrincipalKind::Address) },
+            Principal::Host => Self::new(PrincipalKind::Host),
+        }
+    }
+}
+
 /// Tokens used by a call.
 #[derive(Serialize, ToSchema)]
-pub struct UsageInfo {
+pub(crate) struct UsageInfo {
     /// Prompt tokens, cached ones included.
     prompt: u64,
     /// Completion tokens.
@@ -76,4 +101,12 @@ pub struct UsageInfo {
     /// Money of a nested board's calls, in 10⁻⁹ of the currency; absent if none.
     #[serde(skip_serializing_if = "Option::is_none")]
     money: Option<u64>,
+}
+
+impl From<Usage> for UsageInfo {
+    fn from(usage: Usage) -> Self {
+        let Usage { prompt, completion, cached, estimated, money } = usage;
+        let if_any = |amount: u64| (amount > 0).then_some(amount);
+        Self { prompt, completion, cached: if_any(cached), estimated, money: if_any(money) }
+    }
 }

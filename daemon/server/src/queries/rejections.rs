@@ -15,8 +15,7 @@ pub struct RejectionReport {
     #[schema(value_type = String)]
     pub(crate) board: BoardId,
     /// Counts, by worker, stage and code.
-    #[schema(value_type = Vec<RejectionCountInfo>)]
-    pub rejections: Vec<RejectionCount>,
+    pub rejections: Vec<RejectionCountInfo>,
 }
 
 /// Number of a worker's proposals rejected at a stage for one reason.
@@ -34,10 +33,17 @@ pub struct RejectionCountInfo {
     pub count: u64,
 }
 
+impl From<RejectionCount> for RejectionCountInfo {
+    fn from(counted: RejectionCount) -> Self {
+        let RejectionCount { worker, stage, code, count } = counted;
+        Self { worker, stage: stage.as_str(), code: code.as_str(), count }
+    }
+}
+
 impl RejectionReport {
     /// Counts the rejections in the journal of a board.
     pub fn read(reader: &Reader, board: &BoardId) -> Result<Self, Failure> {
         let counts = RejectionCounts::from_records(&reader.records(board)?);
-        Ok(Self { board: board.clone(), rejections: counts.iter().collect() })
+        Ok(Self { board: board.clone(), rejections: counts.iter().map(RejectionCountInfo::from).collect() })
     }
 }

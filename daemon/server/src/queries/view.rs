@@ -51,8 +51,7 @@ pub struct ViewResponse {
     /// JSON Pointers of the places that did not fit.
     summarised: Vec<String>,
     /// Outcome of each place, in document order.
-    #[schema(value_type = Vec<ViewItem>)]
-    items: Vec<PlaceExplanation>,
+    items: Vec<ViewItem>,
 }
 
 /// Outcome of a place in a view.
@@ -69,6 +68,13 @@ pub(crate) struct ViewItem {
     why: &'static str,
 }
 
+impl ViewItem {
+    fn new(item: &PlaceExplanation) -> Self {
+        let PlaceExplanation { place, last, fate, why } = item;
+        Self { place: place.clone(), last: last.clone(), fate: fate.as_str(), why: why.as_str() }
+    }
+}
+
 impl ViewResponse {
     /// Returns a view of a worker, and its read set.
     pub fn new(board: &Board, seat: &WorkerPlan, view: &View) -> Self {
@@ -83,7 +89,7 @@ impl ViewResponse {
             reads: view.reads.clone(),
             members: view.members.clone(),
             summarised: view.summarised.pointers(),
-            items: view.items.clone(),
+            items: view.items.iter().map(ViewItem::new).collect(),
         }
     }
 }

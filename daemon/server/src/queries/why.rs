@@ -2,9 +2,8 @@
 
 use patchboard_kernel::digest::Digest;
 use patchboard_kernel::id::{InvocationId, RuleName, Seq, Timestamp, Version, WorkerName};
-use patchboard_kernel::ledger::Usage;
 use patchboard_kernel::record::{
-    self, Attempt, Author, Body, Committed, Invoked, Principal, Record, Rejected, Scheduled, Trigger,
+    self, Attempt, Author, Body, Committed, Invoked, Record, Rejected, Scheduled, Trigger,
 };
 use patchboard_kernel::rejection::Violation;
 use patchboard_kernel::tree::Node;
@@ -46,8 +45,8 @@ pub struct InitialValue {
     /// Version of the initial document, 0.
     version: u64,
     /// Caller that created the board; null if it is not recorded.
-    #[schema(required, value_type = Option<PrincipalInfo>)]
-    principal: Option<Principal>,
+    #[schema(required)]
+    principal: Option<PrincipalInfo>,
 }
 
 /// Origin of a value of the initial document.
@@ -93,8 +92,8 @@ pub struct CommittedValue {
     #[schema(required)]
     intent: Option<String>,
     /// Caller that sent the proposal; null if the daemon called the worker.
-    #[schema(required, value_type = Option<PrincipalInfo>)]
-    principal: Option<Principal>,
+    #[schema(required)]
+    principal: Option<PrincipalInfo>,
     /// Version that the proposal was based on.
     #[schema(value_type = u64)]
     base: Version,
@@ -102,8 +101,8 @@ pub struct CommittedValue {
     #[schema(value_type = String)]
     state_hash: Digest,
     /// Tokens used by the call, if they are known.
-    #[schema(required, value_type = Option<UsageInfo>)]
-    usage: Option<Usage>,
+    #[schema(required)]
+    usage: Option<UsageInfo>,
     /// Answer of the person who approved the commit, if approval was required.
     #[schema(required)]
     agreed: Option<ApprovalInfo>,
@@ -147,8 +146,8 @@ pub(crate) struct ApprovalInfo {
     #[schema(required)]
     reason: Option<String>,
     /// Caller that sent the answer.
-    #[schema(required, value_type = Option<PrincipalInfo>)]
-    principal: Option<Principal>,
+    #[schema(required)]
+    principal: Option<PrincipalInfo>,
 }
 
 /// Trigger of an invocation.
@@ -340,9 +339,7 @@ impl<'a> Provenance<'a> {
             for earlier in &records[..writer.record] {
                 match earlier.body() {
                     Ok(Body::Scheduled(body)) if body.invocation == invocation => scheduled = Some((earlier, body)),
-                    Ok(Body::Invoked(body)) if (body.invocation, body.attempt) == (invocation, attempt.number) => {
-                        invoked = Some((earlier, body));
-                    }
+                    Ok(Body::Invoked(body)) if is_attempt(body, attempt) => invoked = Some((earlier, body)),
                     // Earlier calls of the attempt; not counted for a single edit.
                     Ok(Body::Continued(body))
                         if committed.by.edit.is_none() && body.by.attempt.as_ref() == Some(attempt) =>
@@ -379,7 +376,7 @@ impl<'a> Provenance<'a> {
             principal: principal(self.record),
             base: by.base,
             state_hash: self.committed.state,
-            usage: by.usage,
+            usage: by.usage.map(UsageInfo::from),
             agreed: self.agreed.as_ref().map(|(record, answer)| ApprovalInfo {
                 seq: record.seq,
                 by: answer.by.clone(),
@@ -416,11 +413,15 @@ fn rejection((record, rejected): &(&Record, &Rejected)) -> RejectionInfo {
     }
 }
 
-fn principal(record: &Record) -> Option<Principal> {
-    record.principal().ok().flatten()
+fn principal(record: &Record) -> Option<PrincipalInfo> {
+    record.principal().ok().flatten().map(PrincipalInfo::from)
 }
 
 /// Returns the attempt of a proposal, or of an edit of files.
 pub fn attempt_of(by: &Author) -> Option<&Attempt> {
     by.attempt.as_ref().or_else(|| by.edit.as_ref()?.attempt.as_ref())
+}
+
+fn is_attempt(invoked: &Invoked, attempt: &Attempt) -> bool {
+    invoked.invocation == attempt.invocation && invoked.attempt == attempt.number
 }
