@@ -101,7 +101,7 @@ impl Client {
         Ok(Exit::Done)
     }
 
-    /// Posts a JSON text, or gets without one, and returns the streaming response, with this timeout.
+    /// Sends a POST with a JSON text, or a GET without one, with this timeout; returns the streaming response.
     pub(crate) async fn send(
         &self,
         path: &str,

@@ -5,8 +5,8 @@ Usage: environment.py GAMES, a directory in which a request's `game` names a dir
 Needs: pip install alfworld==0.4.2 textworld==1.7.0 (Linux; no GPU, no network once it is installed).
 
 One request per line on standard input, one reply per line on standard output, until the input ends. The board is the
-truth: if the state of the game differs from the board's history, the game is restarted and the history is played. So the
-program may be restarted at any time, and its last reply may or may not have been committed.
+truth: if the state of the game differs from the board's history, the game is restarted and the history is played. The
+program may be restarted at any time, whether or not its last reply was committed.
 """
 
 import json

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use patchboard_kernel::board::Board;
 use patchboard_kernel::digest::Digest;
-use patchboard_kernel::id::Seq;
+use patchboard_kernel::id::{BoardId, Seq};
 use patchboard_kernel::record::Record;
 use patchboard_kernel::snapshot::SnapshotPart;
 
@@ -44,7 +44,7 @@ impl SnapshotPolicy {
 pub(crate) const CONCURRENT_TASKS_MAX: usize = 2;
 
 /// Kept snapshots of a board: one to recover from, and a spare in case that is damaged.
-pub(crate) const KEPT_SNAPSHOTS: usize = 2;
+const KEPT_SNAPSHOTS: usize = 2;
 
 /// Approximate bytes of parts per transaction; an append waits for at most one of them.
 const TRANSACTION_BYTES: usize = 128 << 10;
@@ -240,4 +240,14 @@ fn take_parts(journal: &dyn Journal, board: &Board, all: bool, stop: &AtomicBool
     let snapshot = StoredSnapshot { of: stored.of, digest: stored.manifest.hash, new };
     stored.confirm();
     Ok(snapshot)
+}
+
+/// Removes unused parts and snapshots. Blocks. Fails with [`JournalError::Fenced`] if the board has been taken over.
+pub(crate) fn collect_garbage(
+    journal: &dyn Journal,
+    board: &BoardId,
+    epoch: u64,
+    unusable: &[Seq],
+) -> Result<GarbageCollection> {
+    wait(journal.collect_garbage(board, epoch, KEPT_SNAPSHOTS, unusable))
 }

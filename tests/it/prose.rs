@@ -1,8 +1,8 @@
 //! Limits habits of wording in comments and documents; a limit may only fall.
 //!
-//! Comments of all sources, those of manifests, blueprints and scripts with them, and the pages of `docs` with those beside
-//! it, are counted apart, per 1,000 words. Well-kept
-//! crates of other projects have medians of 0.5, 0.2, 0.1, 0.1, 0, 0, 0 and 0 in this order.
+//! Comments (of sources, manifests, blueprints and scripts) and documents (`docs` and the pages beside it) are counted
+//! apart, per 1,000 words. Well-kept crates of other projects have medians of 0.5, 0.2, 0.1, 0.1, 0, 0, 0 and 0 in this
+//! order.
 
 use std::fs;
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! A call asks [`Gate::admit`] before it is sent. The gate answers now or later, and the [`Permit`] reports back: bytes
 //! came, or the provider did not take the request. While a model is away, one call probes and the others wait, queued
 //! per board and served in turns; afterwards the calls in flight double from one. Rate limits are kept by the
-//! operator's numbers, and after a refusal by a pace that the provider sustains.
+//! operator's numbers, and after a rejection by a pace that the provider sustains.
 //!
 //! The decisions are in `core` and below, pure and without a clock. This file owns the lock, the clock and the timer:
 //! one for the whole gate, running only while requests wait.
@@ -226,8 +226,8 @@ impl Permit {
     }
 
     /// Reports that the provider did not take the request. A call that was answered before is charged.
-    pub fn report_rejection(&self, refusal: Deferral) -> RejectionOutcome {
-        self.inner.event(|core, now| core.on_rejection(now, self.ticket, &refusal))
+    pub fn report_rejection(&self, rejection: Deferral) -> RejectionOutcome {
+        self.inner.event(|core, now| core.on_rejection(now, self.ticket, &rejection))
     }
 }
 

@@ -14,7 +14,7 @@ use super::transport::HttpFailure;
 use crate::config::Structured;
 use patchboard_runtime::tools::ToolDefinition;
 
-/// Entries of a bounded map, at most.
+/// Default maximum of the entries of a bounded map.
 const ENTRIES_MAX: usize = 256;
 
 /// Seat key: blueprint name and worker name. Callers without a board use an empty blueprint name.

@@ -114,7 +114,7 @@ fn required(wants_input: bool) -> Value {
 
 fn remove(root: &mut Value, pointer: &str, names: &str) {
     if let Some(members) = root.pointer_mut(pointer).and_then(Value::as_object_mut) {
-        members.retain(|name, _| names.split(' ').all(|one| one != name));
+        members.retain(|name, _| !names.split(' ').any(|one| one == name));
     }
 }
 
@@ -137,7 +137,7 @@ fn reduced(schema: &Value, meta: &Value, depth: usize) -> Value {
     let mut kept = Map::new();
     for (keyword, value) in members {
         let keyword = if keyword == "oneOf" { "anyOf" } else { keyword.as_str() };
-        if KEYWORDS.split(' ').all(|one| one != keyword) {
+        if !KEYWORDS.split(' ').any(|one| one == keyword) {
             continue;
         }
         let value = match (keyword, value) {

@@ -88,7 +88,7 @@ impl HostDir {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&directory, flags, Mode::empty()).map_err(|error| bad(error.into()))?;
         let own = own_directory(&root, OWN)?;
-        match create(&own, ".gitignore", OFlags::EXCL) {
+        match open(&own, ".gitignore", OFlags::EXCL) {
             Ok(mut file) => file.write_all(b"*\n").map_err(bad)?,
             Err(Errno::EXIST) => {}
             Err(error) => return Err(bad(error.into())),
@@ -190,11 +190,11 @@ impl HostDir {
 
     /// Opens the log of the host.
     pub fn log(&self) -> Result<File, Failure> {
-        create(&self.own, LOG, OFlags::TRUNC).map_err(|error| untrusted(LOG, &format!("cannot be opened: {error}")))
+        open(&self.own, LOG, OFlags::TRUNC).map_err(|error| untrusted(LOG, &format!("cannot be opened: {error}")))
     }
 
     fn lock(&self, name: &str) -> Result<Option<File>, Failure> {
-        let file = create(&self.own, name, OFlags::empty());
+        let file = open(&self.own, name, OFlags::empty());
         let file = file.map_err(|error| untrusted(name, &format!("cannot be opened: {error}")))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
@@ -222,7 +222,7 @@ impl HostDir {
         let failed = |error: io::Error| untrusted(ADDRESS, &format!("cannot be written: {error}"));
         let name = format!("{ADDRESS}.{}", std::process::id());
         self.remove(&name);
-        let mut file = create(&self.own, &name, OFlags::EXCL).map_err(|error| failed(error.into()))?;
+        let mut file = open(&self.own, &name, OFlags::EXCL).map_err(|error| failed(error.into()))?;
         file.write_all(json!(address).to_string().as_bytes()).map_err(failed)?;
         rustix::fs::renameat(&self.own, &name, &self.own, ADDRESS).map_err(|error| failed(error.into()))
     }
@@ -237,8 +237,8 @@ impl HostDir {
     }
 }
 
-/// Opens a file of our own for writing; creates it if the name is free.
-fn create(directory: &OwnedFd, name: &str, more: OFlags) -> Result<File, Errno> {
+/// Opens a file of the host for reading and writing, and creates it if necessary. With `EXCL` in `more`, the file must be new.
+fn open(directory: &OwnedFd, name: &str, more: OFlags) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
     rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600)).map(File::from)
 }

@@ -39,8 +39,11 @@ pub(crate) fn run(_: &Arguments, data_dir: &Path, output: Output) -> Outcome {
     match patchboard_storage::open_read_only(data_dir) {
         Ok(journal) => {
             for board in wait(journal.boards()).map_err(storage)? {
-                let (status, waits) = examine(&*journal, &board);
-                let mode = if status == DAMAGED { Mode::default() } else { mode(&*journal, &board)? };
+                let waits =
+                    if board.ended.is_none() { WaitState::read(&*journal, &board) } else { WaitState::default() };
+                let is_damaged = is_damaged(&*journal, &board);
+                let status = if is_damaged { DAMAGED } else { status(&*journal, &board, &waits) };
+                let mode = if is_damaged { Mode::default() } else { mode(&*journal, &board)? };
                 boards.push((board, status, mode, waits));
             }
             gone = check_none_lost(&*journal);
@@ -176,21 +179,22 @@ pub(crate) fn check_none_lost(journal: &dyn Journal) -> Result<(), Failure> {
 
 /// Returns the status of a board, from its records.
 pub(crate) fn status_of(journal: &dyn Journal, board: &BoardSummary) -> &'static str {
-    examine(journal, board).0
+    if is_damaged(journal, board) {
+        return DAMAGED;
+    }
+    let waits = if board.ended.is_none() { WaitState::read(journal, board) } else { WaitState::default() };
+    status(journal, board, &waits)
 }
 
 /// Returns how the board ended; else `paused`; `running`, if a process has claimed it; or `interrupted`, if its process
-/// died. Returns also what it waits for.
-fn examine(journal: &dyn Journal, board: &BoardSummary) -> (&'static str, WaitState) {
-    let waits = if board.ended.is_none() { WaitState::read(journal, board) } else { WaitState::default() };
-    let status = match board.ended {
-        _ if is_damaged(journal, board) => DAMAGED,
+/// died.
+fn status(journal: &dyn Journal, board: &BoardSummary, waits: &WaitState) -> &'static str {
+    match board.ended {
         Some(end) => end.as_str(),
         None if waits.is_paused => "paused",
         None if wait(journal.is_claimed(&board.id)) => "running",
         None => "interrupted",
-    };
-    (status, waits)
+    }
 }
 
 /// Returns the board's mode from its first record; the default mode if that cannot be read.

@@ -136,7 +136,8 @@ pub(crate) fn free_bytes(path: &Path) -> Result<u64, String> {
     Ok(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// Reads a journal's whole file and verifies every board. Passes progress to `report_progress`: boards verified, and all boards.
+/// Reads a journal's whole file and verifies every board. Passes progress to `report_progress`: boards verified, and
+/// all boards.
 pub(crate) fn journal(data_dir: &Path, report_progress: &dyn Fn(usize, usize)) -> JournalCheck {
     if !patchboard_storage::has_journal(data_dir) {
         return match patchboard_storage::losses_without_journal(data_dir) {

@@ -258,8 +258,7 @@ impl Pattern {
 
     /// Like [`Pattern::captures`], for a place.
     pub(crate) fn captures_at(&self, place: &Pointer) -> Option<Vec<String>> {
-        let tokens: Vec<_> = place.tokens().map(|token| token.decoded().into_owned()).collect();
-        self.captures(&tokens.iter().map(String::as_str).collect::<Vec<_>>())
+        self.captures(&decoded(place).iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     /// Returns true if it matches the pointer exactly.
@@ -391,6 +390,11 @@ impl Pattern {
         let tokens = self.tokens.len() as u64 + 1;
         if self.tokens.contains(&PatternToken::Deep) { 10 * tokens } else { 1 }
     }
+}
+
+/// Returns the tokens of a pointer, without escapes.
+pub(crate) fn decoded(pointer: &Pointer) -> Vec<String> {
+    pointer.tokens().map(|token| token.decoded().into_owned()).collect()
 }
 
 impl fmt::Display for Pattern {

@@ -8,7 +8,7 @@ mod worker_plan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jsonptr::{Pointer, PointerBuf};
+use jsonptr::PointerBuf;
 
 use crate::ablation::{Component, Interface, Mode};
 use crate::bindings::BindingSource;
@@ -341,11 +341,6 @@ fn binds(rule: &blueprint::Rule, paths: PathSyntax) -> Result<BindingSource, Str
 pub fn repeated_name(template: &Pattern) -> Option<&str> {
     let mut known = BTreeSet::new();
     template.names().find(|name| !known.insert(*name))
-}
-
-/// Returns the tokens of a pointer, without escapes.
-pub(crate) fn decoded(pointer: &Pointer) -> Vec<String> {
-    pointer.tokens().map(|token| token.decoded().into_owned()).collect()
 }
 
 /// Message suffix for a grant that reaches the workspace's file records.

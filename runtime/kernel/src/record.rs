@@ -218,7 +218,7 @@ impl Record {
         }
         let Columns { kind, seq, at } = serde_json::from_str(&self.header).map_err(unreadable)?;
         let columns = [
-            ("kind", kind == Some(self.kind.as_str().into())),
+            ("kind", kind.as_ref().and_then(Value::as_str) == Some(self.kind.as_str())),
             ("seq", seq.and_then(|seq| seq.as_u64()) == Some(self.seq.0)),
             ("at", at.and_then(|at| at.as_i64()) == Some(self.at.0)),
         ];

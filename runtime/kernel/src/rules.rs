@@ -16,8 +16,8 @@ use crate::expr::{Allowance, Variable, Variables};
 use crate::expressions::BOUND;
 use crate::id::{RuleName, Seq, Timestamp, Version, WorkerName};
 use crate::mutants::{self, Mutant};
-use crate::pattern::{Instance, Pattern};
-use crate::plan::{CompiledTrigger, Delay, DelayMs, Plan, Rule, decoded};
+use crate::pattern::{Instance, Pattern, decoded};
+use crate::plan::{CompiledTrigger, Delay, DelayMs, Plan, Rule};
 use crate::record::{SINCE_UNDECIDED_RULES, Trigger};
 use crate::scheduler::{QueuedInvocation, Scheduler};
 use crate::tree::Node;
@@ -133,7 +133,7 @@ pub fn activations(plan: &Plan, scheduler: &Scheduler, state: &Node, occasion: &
         }
         TriggerEvent::Rested(rested) => {
             for rule in plan.rules.iter().filter(|rule| rested.contains(&rule.name)) {
-                let trigger = if rule.join().is_some() { Trigger::After } else { Trigger::Idle };
+                let trigger = if rule.rest_once().is_some() { Trigger::After } else { Trigger::Idle };
                 evaluate_rule(rule, &TriggerContext::new(trigger), state, None, &mut collector);
             }
         }

@@ -103,8 +103,8 @@ impl Scheduler {
         let place = self.queue.iter().position(|queued| queued.invocation == invocation);
         let Some(queued) = place.and_then(|place| self.unqueue(place)) else { return false };
         // A join with a false condition fires the next time its branches are at rest.
-        let is_join = |rule: &&Rule| queued.branch.rule.as_ref() == Some(&rule.name) && rule.rest().is_some();
-        if let Some(rule) = plan.rules.iter().find(is_join) {
+        let waited = |rule: &&Rule| queued.branch.rule.as_ref() == Some(&rule.name) && rule.rest().is_some();
+        if let Some(rule) = plan.rules.iter().find(waited) {
             self.fired.remove(&rule.name);
         }
         if let Some(scheduled) = self.scheduled.get_mut(&queued.branch.worker) {

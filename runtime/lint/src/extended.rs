@@ -4,7 +4,7 @@
 
 use super::codes::{FindingCode, severity};
 use super::diagnostic::Diagnostic;
-use super::{Linter, Write};
+use super::{GrantedWrite, Linter};
 use patchboard_kernel::blueprint::Worker;
 use patchboard_kernel::pattern::Pattern;
 
@@ -21,7 +21,7 @@ impl LintContext<'_, '_> {
     }
 
     /// Returns the write grants of a worker.
-    pub fn writes(&self, worker: &str) -> impl Iterator<Item = &Write<'_>> {
+    pub fn writes(&self, worker: &str) -> impl Iterator<Item = &GrantedWrite<'_>> {
         let grants = self.linter.worker_grants.iter().find(|(name, _)| name.as_str() == worker);
         grants.into_iter().flat_map(|(_, grants)| &grants.writes)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::schema_keywords::named_values;
-use super::{Linter, Write};
+use super::{GrantedWrite, Linter};
 use crate::graph;
 use crate::source::child;
 use patchboard_kernel::blueprint::{GrantOp, Writers};
@@ -49,14 +49,14 @@ impl Linter<'_> {
     }
 
     fn two_writers(&self) {
-        let replaces = |write: &&Write<'_>| write.grant.ops.contains(&GrantOp::Replace);
+        let replaces = |write: &&GrantedWrite<'_>| write.grant.ops.contains(&GrantOp::Replace);
         let seats: Vec<_> = self.worker_grants.iter().collect();
         for (number, (name, seat)) in seats.iter().enumerate() {
             for (other_name, other) in &seats[..number] {
                 let pair = seat.writes.iter().filter(replaces).find_map(|write| {
                     // Two conditions let the state decide between the writers; disjoint `value` schemas let the value
                     // decide.
-                    let is_disjoint = |met: &Write<'_>| {
+                    let is_disjoint = |met: &GrantedWrite<'_>| {
                         (write.grant.condition.is_some() && met.grant.condition.is_some())
                             || are_apart(write.grant.value.as_ref(), met.grant.value.as_ref())
                     };
@@ -89,7 +89,7 @@ impl Linter<'_> {
                 let text = read.pattern.to_string();
                 let pattern = read.pattern.under_any_binding();
                 let there = self.is_there_at_first(&pattern);
-                let comes = |write: &Write<'_>| {
+                let comes = |write: &GrantedWrite<'_>| {
                     self.may_create(write, &read.pattern) || read.pattern.lies_above(&write.pattern)
                 };
                 if !there && !self.writes().any(|(_, write)| comes(write)) {
@@ -105,7 +105,7 @@ impl Linter<'_> {
     }
 
     /// Returns true if a write can create a value at an absent place.
-    pub(super) fn may_create(&self, write: &Write<'_>, place: &Pattern) -> bool {
+    pub(super) fn may_create(&self, write: &GrantedWrite<'_>, place: &Pattern) -> bool {
         let makes = |op: &GrantOp| !matches!(op, GrantOp::Remove | GrantOp::Replace);
         let writes = |op: &GrantOp| *op != GrantOp::Remove;
         (write.pattern.collides(place) && write.grant.ops.iter().any(makes))

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::schema_keywords::{ELSEWHERE, is_closed, named_values, number, required, types_of};
-use super::{Linter, Write, suggest};
+use super::{GrantedWrite, Linter, suggest};
 use crate::source::child;
 use patchboard_kernel::blueprint::GrantOp;
 use patchboard_kernel::pattern::{Pattern, PatternToken};
@@ -54,7 +54,7 @@ impl Linter<'_> {
     }
 
     /// Returns the parent of a write's place, if it is absent and no grant can create it.
-    fn missing_above(&self, write: &Write<'_>) -> Option<Pattern> {
+    fn missing_above(&self, write: &GrantedWrite<'_>) -> Option<Pattern> {
         let above = write.pattern.prefix(write.pattern.tokens().len().checked_sub(1).filter(|above| *above > 0)?);
         let place = above.under_any_binding();
         let is_fixed = !place.tokens().contains(&PatternToken::Deep);
@@ -63,7 +63,7 @@ impl Linter<'_> {
     }
 
     /// Reports a name in a `value` schema that `properties` of the state schema does not declare.
-    fn undeclared_values(&self, write: &Write<'_>) -> Option<(&'static str, String, String, String)> {
+    fn undeclared_values(&self, write: &GrantedWrite<'_>) -> Option<(&'static str, String, String, String)> {
         let value = write.grant.value.as_ref()?;
         let (schema, sought, _) = self.schema_of(&write.pattern.under_any_binding())?;
         let (at, name, known) = undeclared_in(value, &schema.fragment(&sought)?, "")?;
@@ -73,7 +73,7 @@ impl Linter<'_> {
     }
 
     /// Reports a `value` schema with no value that the state schema allows.
-    fn misfit(&self, name: &str, write: &Write<'_>) -> Option<(&'static str, String, String, String)> {
+    fn misfit(&self, name: &str, write: &GrantedWrite<'_>) -> Option<(&'static str, String, String, String)> {
         let value = write.grant.value.as_ref()?;
         let (schema, sought, _) = self.schema_of(&write.pattern.under_any_binding())?;
         let fragment = schema.fragment(&sought).filter(|fragment| fragment.get("$ref").is_none())?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::cached_schema::CachedSchema;
 use super::schema_keywords::is_closed;
-use super::{Expression, Linter, Write};
+use super::{Expression, GrantedWrite, Linter};
 use patchboard_kernel::blueprint::GrantOp;
 use patchboard_kernel::expr::Reference;
 use patchboard_kernel::expressions::push_token;
@@ -79,7 +79,7 @@ impl Linter<'_> {
 
     /// Returns true if a place is empty at first and is written once, like a typical board result.
     fn comes_once(&self, place: &Pattern) -> bool {
-        let adds = |write: &Write<'_>| write.grant.ops.iter().all(|op| *op == GrantOp::Add);
+        let adds = |write: &GrantedWrite<'_>| write.grant.ops.iter().all(|op| *op == GrantOp::Add);
         let mut changes = self.writes().filter(|(_, write)| write.pattern.overlaps(place));
         !self.is_there_at_first(place) && changes.all(|(_, write)| adds(write))
     }
@@ -182,11 +182,11 @@ fn place_of(reference: &Reference) -> String {
 }
 
 /// Returns true if a write can change data at, above or below a place.
-fn meets(place: &Pattern, write: &Write<'_>) -> bool {
+fn meets(place: &Pattern, write: &GrantedWrite<'_>) -> bool {
     place.collides(&write.pattern) || place.lies_above(&write.pattern) || write.pattern.lies_above(place)
 }
 
-pub(super) fn adds(write: &Write<'_>) -> bool {
+pub(super) fn adds(write: &GrantedWrite<'_>) -> bool {
     write.grant.ops.iter().any(|op| matches!(op, GrantOp::Add | GrantOp::Insert | GrantOp::Move | GrantOp::Copy))
 }
 

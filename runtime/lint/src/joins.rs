@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::flow::Causes;
-use super::{Linter, WorkerGrants, Write};
+use super::{GrantedWrite, Linter, WorkerGrants};
 use patchboard_kernel::blueprint::{Rule, Run, Trigger};
 use patchboard_kernel::expressions;
 use patchboard_kernel::id::RuleName;
@@ -100,7 +100,8 @@ impl<'a> Linter<'a> {
             }
             for other in blueprint.rules.iter().filter(|other| awaited.contains(&other.name)) {
                 let grants = self.triggered_grants(other);
-                let is_unread = |write: &Write<'_>| !self.is_mark(&write.pattern) && !self.is_used(&write.pattern);
+                let is_unread =
+                    |write: &GrantedWrite<'_>| !self.is_mark(&write.pattern) && !self.is_used(&write.pattern);
                 let written = grants.iter().flat_map(|seat| &seat.writes).next();
                 if let Some(written) = written
                     && grants.iter().all(|seat| seat.worker.files.is_none() && seat.writes.iter().all(is_unread))

@@ -234,7 +234,7 @@ struct WorkerGrants<'a> {
     /// JSON Pointer of the worker in the blueprint.
     pointer: String,
     reads: Vec<Read>,
-    writes: Vec<Write<'a>>,
+    writes: Vec<GrantedWrite<'a>>,
 }
 
 struct Read {
@@ -244,7 +244,7 @@ struct Read {
 }
 
 /// Write grant of a worker with a valid path.
-pub struct Write<'a> {
+pub struct GrantedWrite<'a> {
     /// JSON Pointer of the grant in the blueprint.
     pub pointer: String,
     /// The grant.
@@ -345,7 +345,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Returns every write grant of every worker.
-    fn writes(&self) -> impl Iterator<Item = (&'a WorkerName, &Write<'a>)> {
+    fn writes(&self) -> impl Iterator<Item = (&'a WorkerName, &GrantedWrite<'a>)> {
         let all =
             self.worker_grants.iter().flat_map(|(name, seat)| seat.writes.iter().map(move |write| (*name, write)));
         all.take_while(|(_, write)| self.effort.spend(WorkKind::Grants, write.pattern.steps()))

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::cached_schema::CachedSchema;
 use super::schema_keywords::types_of;
 use super::undeclared::{Undeclared, declares, undeclared_in};
-use super::{Linter, Read, WorkerGrants, Write, closest_name, suggest};
+use super::{GrantedWrite, Linter, Read, WorkerGrants, closest_name, suggest};
 use crate::source::child;
 use patchboard_kernel::ablation::Interface;
 use patchboard_kernel::blueprint::{Delay, DelayLength, GrantOp, Rule, Run, Trigger, Unit};
@@ -36,7 +36,7 @@ impl<'a> Linter<'a> {
             for (index, grant) in worker.writes.iter().enumerate() {
                 let pointer = format!("{}/writes/{index}", grants.pointer);
                 if let Some(pattern) = self.pattern(&format!("{pointer}/path"), &grant.path) {
-                    grants.writes.push(Write { pointer, grant, pattern });
+                    grants.writes.push(GrantedWrite { pointer, grant, pattern });
                 }
             }
             self.worker_grants.insert(name, grants);
@@ -249,7 +249,7 @@ impl<'a> Linter<'a> {
                 self.report("overlapping_grants", &format!("{}/path", write.pointer), message, help);
             }
             for other in &grants.writes[..index] {
-                let writes_a_value = |write: &Write<'_>| write.grant.ops.iter().any(|op| *op != GrantOp::Remove);
+                let writes_a_value = |write: &GrantedWrite<'_>| write.grant.ops.iter().any(|op| *op != GrantOp::Remove);
                 let is_checked = write.grant.value.is_some() || other.grant.value.is_some();
                 if !is_checked || !writes_a_value(write) || !writes_a_value(other) {
                     continue;
@@ -277,7 +277,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Checks that the condition of a grant names a place on the grant's path.
-    fn condition_of(&self, write: &Write<'_>) {
+    fn condition_of(&self, write: &GrantedWrite<'_>) {
         let Some(condition) = &write.grant.condition else { return };
         let pointer = format!("{}/where/of", write.pointer);
         let Some(of) = self.pattern(&pointer, &condition.of) else { return };
@@ -289,7 +289,7 @@ impl<'a> Linter<'a> {
     }
 
     /// Checks that the `value` schema of a grant compiles.
-    fn value_schema(&self, write: &Write<'_>) {
+    fn value_schema(&self, write: &GrantedWrite<'_>) {
         let Some(value) = &write.grant.value else { return };
         if self.schema.is_none() || self.values.is_full() {
             return;
@@ -361,7 +361,7 @@ impl<'a> Linter<'a> {
     /// Returns a worker that may replace an array as a whole, and so change its elements.
     fn replaces(&self, array: &str) -> Option<String> {
         let array = self.paths.parse(array).ok()?;
-        let replacing = |(_, write): &(&'_ WorkerName, &Write<'_>)| {
+        let replacing = |(_, write): &(&'_ WorkerName, &GrantedWrite<'_>)| {
             write.grant.ops.contains(&GrantOp::Replace)
                 && (write.pattern.overlaps(&array) || write.pattern.lies_above(&array))
         };
@@ -370,7 +370,10 @@ impl<'a> Linter<'a> {
 
     /// Returns a worker that may insert or remove elements, if any.
     fn moves_elements(&self, elements: &Pattern) -> Option<String> {
-        let moving = |op: &GrantOp| !matches!(op, GrantOp::Add | GrantOp::Replace);
+        let moving = |op: &GrantOp| match op {
+            GrantOp::Insert | GrantOp::Remove | GrantOp::Move | GrantOp::Copy => true,
+            GrantOp::Add | GrantOp::Replace => false,
+        };
         // An append moves no element, and a path that ends in a member name denotes none.
         let may_be_element = |pattern: &Pattern| match pattern.tokens().last() {
             Some(PatternToken::Append) => false,
@@ -414,7 +417,7 @@ pub(super) struct Missing {
 
 /// Returns true if a grant only creates the object of another grant's condition, which refers to the state before the
 /// patch. The first grant judges the creation, the second judges later changes.
-fn creates_object_of(makes: &Write<'_>, changes: &Write<'_>, paths: PathSyntax) -> bool {
+fn creates_object_of(makes: &GrantedWrite<'_>, changes: &GrantedWrite<'_>, paths: PathSyntax) -> bool {
     let of = changes.grant.condition.as_ref().and_then(|condition| paths.parse(&condition.of).ok());
     makes.grant.ops.iter().all(|op| *op == GrantOp::Add)
         && makes.pattern.lies_above(&changes.pattern)
@@ -422,7 +425,7 @@ fn creates_object_of(makes: &Write<'_>, changes: &Write<'_>, paths: PathSyntax) 
 }
 
 /// Returns true if a grant without a condition allows writes for which another grant has a condition.
-fn bypasses_condition(open: &Write<'_>, write: &Write<'_>) -> bool {
+fn bypasses_condition(open: &GrantedWrite<'_>, write: &GrantedWrite<'_>) -> bool {
     if write.grant.condition.is_none() || open.grant.condition.is_some() {
         return false;
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::flow::Causes;
-use super::{Linter, Write};
+use super::{GrantedWrite, Linter};
 use patchboard_kernel::blueprint::{Action, EventOp, Trigger};
 use patchboard_kernel::event::possible_events;
 use patchboard_kernel::id::{RuleName, WorkerName};
@@ -57,7 +57,7 @@ impl Linter<'_> {
 
     /// Returns true if a place exists at the beginning, and no worker may remove it.
     pub(super) fn is_always_there(&self, place: &Pattern) -> bool {
-        let is_removed = |write: &Write<'_>| {
+        let is_removed = |write: &GrantedWrite<'_>| {
             possible_events(&write.pattern, &write.grant.ops, place).any(|event| event == EventOp::Remove)
         };
         place.is_place() && self.initial.first(place).is_some() && !self.writes().any(|(_, write)| is_removed(write))

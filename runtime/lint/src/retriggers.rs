@@ -2,7 +2,7 @@
 
 use super::comparisons::Advice;
 use super::flow::Causes;
-use super::{Linter, WorkerGrants, Write};
+use super::{GrantedWrite, Linter, WorkerGrants};
 use patchboard_kernel::blueprint::{EventOp, GrantOp, Rule, Run, Trigger};
 use patchboard_kernel::event::possible_events;
 use patchboard_kernel::id::WorkerName;
@@ -66,10 +66,10 @@ impl<'a> Linter<'a> {
     }
 
     /// Returns a worker's only grant, if it may add one place once and no grant removes that place.
-    fn one_place<'w>(&self, seat: &'w WorkerGrants<'a>) -> Option<&'w Write<'a>> {
+    fn one_place<'w>(&self, seat: &'w WorkerGrants<'a>) -> Option<&'w GrantedWrite<'a>> {
         let [write] = seat.writes.as_slice() else { return None };
         let is_one = |token: &PatternToken| matches!(token, PatternToken::Literal(_) | PatternToken::Bound(_));
-        let is_removed = |other: &Write<'_>| {
+        let is_removed = |other: &GrantedWrite<'_>| {
             let place = write.pattern.under_any_binding();
             possible_events(&other.pattern, &other.grant.ops, &place).any(|event| event == EventOp::Remove)
         };

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jsonptr::{Pointer, PointerBuf};
 use serde_json::Value;
 
-use super::{Linter, Read, WorkerGrants, Write, closest_name};
+use super::{GrantedWrite, Linter, Read, WorkerGrants, closest_name};
 use patchboard_kernel::blueprint::GrantOp;
 use patchboard_kernel::expand_request::ExpandRequest;
 use patchboard_kernel::pattern::{Pattern, is_index};
@@ -89,7 +89,7 @@ impl Linter<'_> {
                 }
                 let appends = place.split_back().filter(|(_, last)| is_index(&last.decoded()));
                 let appends = appends.map(|(array, _)| array.with_trailing_token("-"));
-                let allows = |write: &Write<'_>| {
+                let allows = |write: &GrantedWrite<'_>| {
                     let pattern = write.pattern.under_any_binding();
                     pattern.matches(&place) || appends.as_ref().is_some_and(|append| pattern.matches(append))
                 };
@@ -108,7 +108,7 @@ impl Linter<'_> {
                     let help = format!("Did you mean `{near}`?");
                     self.report("undeclared_name", &format!("{at}/{op_nth}/path"), message, help);
                 }
-                let matching: Vec<&Write<'_>> = seat.writes.iter().filter(|write| allows(write)).collect();
+                let matching: Vec<&GrantedWrite<'_>> = seat.writes.iter().filter(|write| allows(write)).collect();
                 if matching.is_empty() {
                     let message = format!("`{name}` answers with `{op}` at `{path}`, and no grant of it matches that");
                     let help = "Grant the place under `writes`, or write elsewhere.".to_owned();
@@ -126,7 +126,7 @@ impl Linter<'_> {
                 let is_put_right = said.get(path).is_some_and(|last| *last > nth);
                 let value = patch[op_nth].get("value").filter(|_| matches!(op, "add" | "replace") && !is_put_right);
                 let Some(value) = value else { continue };
-                let takes = |write: &&Write<'_>| {
+                let takes = |write: &&GrantedWrite<'_>| {
                     let schema = write.grant.value.as_ref().and_then(|of| self.values.compile(of).ok());
                     schema.is_none_or(|schema| schema.is_valid(value))
                 };

@@ -1,7 +1,7 @@
 //! Parallel calls, one for each of many elements, that make each other stale.
 
 use super::flow::Causes;
-use super::{Expression, Linter, Read, WorkerGrants, Write};
+use super::{Expression, GrantedWrite, Linter, Read, WorkerGrants};
 use patchboard_kernel::blueprint::{EventOp, Freshness, GrantOp, Rule, Run, Trigger};
 use patchboard_kernel::id::WorkerName;
 use patchboard_kernel::pattern::{Pattern, PatternToken};
@@ -147,14 +147,14 @@ impl<'a> Linter<'a> {
         }
         // A condition on the document may select one of many elements.
         let is_chosen = rule.when.is_some();
-        let counts = |write: &Write<'_>| {
+        let counts = |write: &GrantedWrite<'_>| {
             let is_of_element = each.element.collides(&write.pattern) || each.element.lies_above(&write.pattern);
             // A grant with a condition on `worker` covers the worker's own elements, and few of these are processed at
             // once.
             (is_of_element || !is_chosen) && !(each.is_of_member && self.asks_for_worker(write))
         };
         if freshness != Freshness::Target {
-            let is_read = |write: &Write<'_>| {
+            let is_read = |write: &GrantedWrite<'_>| {
                 let reads = seat.reads.iter();
                 reads
                     .filter(|read| meets(read, write, &each.names, freshness))
@@ -186,14 +186,15 @@ impl<'a> Linter<'a> {
                 }
             }
         }
-        let is_shared =
-            |write: &&Write<'_>| write.grant.ops.contains(&GrantOp::Replace) && write.pattern.is_place() && !is_chosen;
+        let is_shared = |write: &&GrantedWrite<'_>| {
+            write.grant.ops.contains(&GrantOp::Replace) && write.pattern.is_place() && !is_chosen
+        };
         let shared = seat.writes.iter().find(is_shared)?;
         Some((format!("each call replaces `{}`", shared.grant.path), APART))
     }
 
     /// Returns true if the condition of a grant uses the writing worker.
-    fn asks_for_worker(&self, write: &Write<'_>) -> bool {
+    fn asks_for_worker(&self, write: &GrantedWrite<'_>) -> bool {
         let condition = format!("{}/where/expr", write.pointer);
         let of_grant = |expression: &&Expression<'_>| expression.pointer == condition;
         self.expressions.iter().filter(of_grant).any(|expression| expression.expr.uses("worker"))
@@ -201,7 +202,7 @@ impl<'a> Linter<'a> {
 }
 
 /// Returns true if a call may write a place in another call's view, although the calls differ in one of these names.
-fn meets(read: &Read, write: &Write<'_>, names: &[String], freshness: Freshness) -> bool {
+fn meets(read: &Read, write: &GrantedWrite<'_>, names: &[String], freshness: Freshness) -> bool {
     let (shown, written) = (&read.pattern, &write.pattern);
     if !shown.collides(written) && !shown.lies_above(written) {
         return false;

@@ -27,7 +27,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) struct State {
-    of_worker: Arguments,
+    probe: Failpoints,
+    agent: Arc<dyn Agent>,
+    kernel: ActorRef<KernelMessage>,
     places: Arc<Semaphore>,
     running: BTreeMap<InvocationId, RunningCall>,
 }
@@ -45,12 +47,13 @@ impl Actor for WorkerActor {
     type Arguments = Arguments;
 
     async fn pre_start(&self, _: ActorRef<WorkerMessage>, arguments: Arguments) -> ActorResult<State> {
-        let places = Arc::new(Semaphore::new(arguments.calls_max.max(1)));
-        Ok(State { of_worker: arguments, places, running: BTreeMap::new() })
+        let Arguments { agent, kernel, calls_max, probe } = arguments;
+        let places = Arc::new(Semaphore::new(calls_max.max(1)));
+        Ok(State { probe, agent, kernel, places, running: BTreeMap::new() })
     }
 
     async fn handle(&self, myself: ActorRef<WorkerMessage>, message: WorkerMessage, state: &mut State) -> ActorResult {
-        state.of_worker.probe.hit("worker", message.kind());
+        state.probe.hit("worker", message.kind());
         match message {
             WorkerMessage::Call(call) => state.call(&myself, call),
             WorkerMessage::Cancel(call) => state.cancel(call),
@@ -63,7 +66,7 @@ impl Actor for WorkerActor {
 impl State {
     fn call(&mut self, myself: &ActorRef<WorkerMessage>, call: Arc<Call>) {
         let (invocation, attempt) = (call.invocation, call.attempt);
-        let task = run(Arc::clone(&self.of_worker.agent), Arc::clone(&self.places), myself.clone(), call);
+        let task = run(Arc::clone(&self.agent), Arc::clone(&self.places), myself.clone(), call);
         // An earlier attempt that is still running is over for the board; its task is aborted here.
         self.running.insert(invocation, RunningCall { attempt, _task: task });
     }
@@ -104,11 +107,7 @@ impl State {
             }
         };
         // If the kernel has ended, the root restarts the actors of the board.
-        drop(self.of_worker.kernel.cast(KernelMessage::Decide {
-            input: Box::new(input),
-            principal: None,
-            caller: None,
-        }));
+        drop(self.kernel.cast(KernelMessage::Decide { input: Box::new(input), principal: None, caller: None }));
     }
 }
 

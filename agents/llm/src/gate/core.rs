@@ -180,7 +180,7 @@ impl Core {
         }
     }
 
-    pub(super) fn on_rejection(&mut self, now: Duration, ticket: Ticket, refusal: &Deferral) -> RejectionOutcome {
+    pub(super) fn on_rejection(&mut self, now: Duration, ticket: Ticket, rejection: &Deferral) -> RejectionOutcome {
         self.set_time(now);
         let Some(InFlightCall { key, call, .. }) = self.calls.get_mut(&ticket) else {
             return RejectionOutcome::Charged;
@@ -191,12 +191,12 @@ impl Core {
         call.is_refused = true;
         let (key, call) = (key.clone(), *call);
         let Some(model) = self.models.get_mut(&key) else { return RejectionOutcome::Charged };
-        let verdict = if model.is_own_failure(&call, refusal) {
-            model.on_own_failure(ticket, &call, refusal.is_ambiguous);
+        let verdict = if model.is_own_failure(&call, rejection) {
+            model.on_own_failure(ticket, &call, rejection.is_ambiguous);
             RejectionOutcome::Charged
         } else {
-            let (at, change) = model.on_rejection(self.now, &call, refusal, (self.jitter)());
-            if change.is_some() || refusal.reason.needs_operator() {
+            let (at, change) = model.on_rejection(self.now, &call, rejection, (self.jitter)());
+            if change.is_some() || rejection.reason.needs_operator() {
                 self.reroute(|waiter| waiter.key() == &key);
             }
             self.effects.transitions.extend(change.map(|change| Transition { key: key.clone(), change }));

@@ -224,14 +224,14 @@ impl Model {
     }
 
     /// Returns whether a rejection is the request's own failure.
-    pub(super) fn is_own_failure(&mut self, call: &Call, refusal: &Deferral) -> bool {
-        if refusal.reason == DeferralReason::NoAnswer {
+    pub(super) fn is_own_failure(&mut self, call: &Call, rejection: &Deferral) -> bool {
+        if rejection.reason == DeferralReason::NoAnswer {
             return self.answers > call.answers_before;
         }
         let is_confirmed = call.number <= self.stale
             || matches!(self.phase, Phase::Unavailable { .. })
             || self.suspects.iter().flatten().any(|prompt| *prompt != call.prompt);
-        refusal.is_ambiguous && !is_confirmed
+        rejection.is_ambiguous && !is_confirmed
     }
 
     pub(super) fn on_own_failure(&mut self, ticket: Ticket, call: &Call, is_suspect: bool) {
@@ -257,15 +257,15 @@ impl Model {
         &mut self,
         now: Duration,
         call: &Call,
-        refusal: &Deferral,
+        rejection: &Deferral,
         jitter: f64,
     ) -> (Duration, Option<Availability>) {
         self.used_at = now;
         self.suspect(call.prompt);
-        *self.deferred.entry(refusal.reason).or_default() += 1;
+        *self.deferred.entry(rejection.reason).or_default() += 1;
         self.pace.on_rejection(call.sent_at);
         let is_fresh = call.number > self.stale;
-        let requested = refusal.wait_ms.map(Duration::from_millis);
+        let requested = rejection.wait_ms.map(Duration::from_millis);
         let requested = requested.map(|wait| jittered(wait.clamp(RETRY_AFTER_MIN, RETRY_AFTER_MAX), jitter));
         if is_fresh {
             self.consecutive_rejections = self.consecutive_rejections.saturating_add(1);
@@ -276,11 +276,11 @@ impl Model {
             Some(requested) if requested >= WAIT_MIN || self.consecutive_rejections <= 1 => requested,
             Some(_) | None => backoff(self.consecutive_rejections, jitter),
         };
-        if refusal.reason == DeferralReason::RateLimited && (is_fresh || self.outage().is_some()) {
+        if rejection.reason == DeferralReason::RateLimited && (is_fresh || self.outage().is_some()) {
             self.pace.limited(call.sent_at, now, wait);
         }
         if is_fresh {
-            let change = self.begin_outage(now, refusal.reason, wait);
+            let change = self.begin_outage(now, rejection.reason, wait);
             return (now + wait, change);
         }
         // The call was sent before the outage began. Its rejection belongs to that outage, and is stale once the model

@@ -196,6 +196,7 @@ impl Cursor {
 
     fn take(&mut self, body: &Body, record: &Record, context: &Context<'_>, notices: &mut Vec<Notice>) {
         let about = context.about(record.seq, record.at);
+        // `author` leaves out calls that only continue.
         let by = if let Body::Continued(continued) = body { Some(&continued.by) } else { body.author() };
         let attempt = by.and_then(|by| Some(by.attempt.as_ref()?.invocation));
         match body {

@@ -12,7 +12,7 @@ use super::routes::history::RecordFollower;
 use super::service::Daemon;
 
 /// Maximum wait of a request, in seconds.
-pub(crate) const WAIT_MAX: u64 = 60;
+const WAIT_MAX: u64 = 60;
 
 /// Returns the time that a request may wait. Fails with `code` beyond [`WAIT_MAX`].
 pub(crate) fn wait_time(seconds: u64, code: Code) -> ApiResult<Duration> {

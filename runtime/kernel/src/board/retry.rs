@@ -56,7 +56,7 @@ impl Board {
         let is_unmet = |rule: &&Rule| {
             let rested = BTreeSet::from([rule.name.clone()]);
             let occasion = TriggerEvent::Rested(&rested);
-            rule.join().is_some()
+            rule.rest_once().is_some()
                 && rule.when.is_some()
                 && rule.workers.iter().all(|worker| self.scheduler.scheduled_for(worker) == 0)
                 && rules::activations(&self.plan, &self.scheduler, self.state.root(), &occasion).is_empty()

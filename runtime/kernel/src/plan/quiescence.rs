@@ -69,7 +69,7 @@ impl Rule {
     }
 
     /// Like [`Rule::rest`], for a rule that fires once.
-    pub(crate) fn join(&self) -> Option<&QuiescenceWait> {
+    pub(crate) fn rest_once(&self) -> Option<&QuiescenceWait> {
         self.rest().filter(|rest| rest.kind != QuiescenceKind::Each)
     }
 }
@@ -77,11 +77,11 @@ impl Rule {
 impl Plan {
     /// Adds to each join the rules and workers that can still trigger the rules it names.
     pub(super) fn find_upstream(&mut self) {
-        if self.rules.iter().all(|rule| rule.join().is_none()) {
+        if self.rules.iter().all(|rule| rule.rest_once().is_none()) {
             return;
         }
         let causes: Vec<Causes> = self.rules.iter().map(|rule| self.causes(rule)).collect();
-        for at in (0..self.rules.len()).filter(|at| self.rules[*at].join().is_some()).collect::<Vec<_>>() {
+        for at in (0..self.rules.len()).filter(|at| self.rules[*at].rest_once().is_some()).collect::<Vec<_>>() {
             // Neither the waiting rule itself nor a join that waits for it by name is a cause of what it waits for.
             let later = self.named_after(at);
             let mut found = BTreeSet::new();
@@ -107,7 +107,7 @@ impl Plan {
             let is_later = |name: &RuleName| names.contains(name);
             let waits = |rule: &Rule| match &rule.trigger {
                 CompiledTrigger::After(named) => named.iter().any(is_later),
-                _ => rule.join().is_some_and(|rest| rest.named.iter().any(is_later)),
+                _ => rule.rest_once().is_some_and(|rest| rest.named.iter().any(is_later)),
             };
             let more: BTreeSet<usize> = (0..self.rules.len()).filter(|at| waits(&self.rules[*at])).collect();
             let known = later.len();
@@ -161,7 +161,7 @@ impl Plan {
         let begins = |rule: &Rule| matches!(rule.trigger, CompiledTrigger::Start | CompiledTrigger::Each(_));
         let is_begun =
             |rest: &QuiescenceWait| self.rules.iter().any(|rule| begins(rule) && rest.rules.contains(&rule.name));
-        let waits = |rule: &&Rule| rule.join().is_some_and(is_begun);
+        let waits = |rule: &&Rule| rule.rest_once().is_some_and(is_begun);
         self.rules.iter().filter(waits).map(|rule| rule.name.clone()).collect()
     }
 }

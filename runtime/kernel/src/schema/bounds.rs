@@ -62,21 +62,29 @@ pub(super) fn check_walks(map: &SchemaMap, regexes: &Regexes) -> Result<Weight, 
         };
         states[at] = matched(&|id| regexes.states(id), &states);
         weights[at] = matched(&|id| regexes.weight(id), &weights);
-        let message = if chain[at] > IN_PLACE_MAX {
-            format!("more than {IN_PLACE_MAX} schemas judge the same value one inside the other ($ref, allOf, …)")
-        } else if applied[at] > APPLIED_MAX {
-            format!(
-                "$ref, allOf, anyOf and the like branch so often here that more than {APPLIED_MAX} schemas judge one value"
-            )
-        } else if states[at] > STATES_MAX {
-            format!(
-                "one value is matched with regular expressions of more than {STATES_MAX} states together; shorten \
-                 counted repetitions, or let `maxLength` bound the text"
-            )
-        } else {
-            continue;
-        };
-        return refuse(group[0], message);
+        if chain[at] > IN_PLACE_MAX {
+            return refuse(
+                group[0],
+                format!("more than {IN_PLACE_MAX} schemas judge the same value one inside the other ($ref, allOf, …)"),
+            );
+        }
+        if applied[at] > APPLIED_MAX {
+            return refuse(
+                group[0],
+                format!(
+                    "$ref, allOf, anyOf and the like branch so often here that more than {APPLIED_MAX} schemas judge one value"
+                ),
+            );
+        }
+        if states[at] > STATES_MAX {
+            return refuse(
+                group[0],
+                format!(
+                    "one value is matched with regular expressions of more than {STATES_MAX} states together; shorten \
+                     counted repetitions, or let `maxLength` bound the text"
+                ),
+            );
+        }
     }
 
     let mut walk = vec![0; groups.len()];

@@ -47,11 +47,11 @@ impl Schema {
         let mut attempts = RESOLVED.into_iter().map(|inline| (inline, usize::MAX)).chain(SHALLOW);
         attempts.find_map(|(inline, deep)| {
             let mut shown = Attempt { document, map, left: CHARS_MAX, groups: BTreeMap::new(), resolving: Vec::new() };
-            let parts = claims.iter().map(|claim| shown.claim(claim, inline, deep)).collect::<Option<Vec<_>>>()?;
-            let whole = match <[Value; 1]>::try_from(parts) {
-                Ok([only]) => only,
-                Err(parts) if parts.is_empty() => return None,
-                Err(parts) => json!({ "anyOf": parts }),
+            let mut parts = claims.iter().map(|claim| shown.claim(claim, inline, deep)).collect::<Option<Vec<_>>>()?;
+            let whole = match parts.len() {
+                0 => return None,
+                1 => parts.remove(0),
+                _ => json!({ "anyOf": parts }),
             };
             let of_groups: usize = shown.groups.values().sum();
             (whole.to_string().chars().count() <= CHARS_MAX + of_groups).then_some(whole)

@@ -118,7 +118,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
             chunk::Body::Leaf { items, stamps } => writer.leaf(items, stamps, touched),
             chunk::Body::Inner(children) => {
                 writer.formatted(format_args!("[\"i\",{touched},"));
-                writer.list(children.iter(), |writer, child| writer.chunk(child))
+                writer.end_with_list(children.iter(), |writer, child| writer.chunk(child))
             }
         })
     }
@@ -127,7 +127,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         self.formatted(format_args!("[\"l\",{touched},"));
         self.stamps(stamps, items.len());
         self.raw(",");
-        self.list(items.iter(), Self::value)
+        self.end_with_list(items.iter(), Self::value)
     }
 
     fn trie(&mut self, trie: &'t Trie) -> Result<Levels, E> {
@@ -136,7 +136,7 @@ impl<'t, 's, E> Writer<'t, 's, E> {
             trie::Body::Bucket { entries, stamps } => writer.bucket(entries, stamps, touched),
             trie::Body::Split(split) => {
                 writer.formatted(format_args!("[\"s\",{touched},"));
-                writer.list(split.children.iter(), |writer, child| match child {
+                writer.end_with_list(split.children.iter(), |writer, child| match child {
                     Some(child) => writer.trie(child),
                     None => {
                         writer.raw("null");
@@ -151,15 +151,15 @@ impl<'t, 's, E> Writer<'t, 's, E> {
         self.formatted(format_args!("[\"b\",{touched},"));
         self.stamps(stamps, entries.len());
         self.raw(",");
-        self.list(entries.iter(), |writer, (key, node)| {
+        self.end_with_list(entries.iter(), |writer, (key, node)| {
             writer.scalar(key.as_str());
             writer.raw(",");
             writer.value(node)
         })
     }
 
-    /// Writes the contents of a node, and ends the node.
-    fn list<T>(
+    /// Writes the last member of a node, the list of its contents, and ends the node.
+    fn end_with_list<T>(
         &mut self,
         parts: impl Iterator<Item = T>,
         write: impl Fn(&mut Self, T) -> Result<Levels, E>,

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use patchboard_kernel::board::Input;
-use patchboard_storage::blocking::wait;
 use patchboard_storage::journal::{GarbageCollection, Journal, JournalError};
 use ractor::ActorRef;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -14,7 +13,7 @@ use super::{ActiveBoard, State};
 use crate::actors::messages::KernelMessage;
 use crate::actors::{ActorResult, Context};
 use crate::error::RuntimeError;
-use crate::snapshotter::{self, KEPT_SNAPSHOTS, SnapshotTask, StoredSnapshot};
+use crate::snapshotter::{self, SnapshotTask, StoredSnapshot};
 
 impl State {
     /// Starts a snapshot task if one is due. The turn is that of an earlier task of the board.
@@ -52,7 +51,7 @@ impl State {
             SnapshotTask::CollectGarbage { unusable } => {
                 tokio::spawn(async move {
                     let swept = run_blocking(&context, turn, move |journal| {
-                        wait(journal.collect_garbage(&id, epoch, KEPT_SNAPSHOTS, &unusable))
+                        snapshotter::collect_garbage(journal, &id, epoch, &unusable)
                     });
                     drop(myself.cast(KernelMessage::GarbageCollected(swept.await)));
                 });

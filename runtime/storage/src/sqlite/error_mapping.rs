@@ -19,7 +19,7 @@ pub(super) fn execute(connection: &Connection, sql: &str, row: impl Params) -> R
     connection.prepare_cached(sql).and_then(|mut statement| statement.execute(row)).map_err(sql_error)
 }
 
-/// Returns the first column of the first row that a statement, which is kept prepared, finds.
+/// Returns the first column of the first row of a query. Keeps the statement prepared.
 pub(super) fn first_value<T: FromSql>(connection: &Connection, sql: &str, row: impl Params) -> Result<Option<T>> {
     let first = |mut statement: CachedStatement<'_>| statement.query_row(row, |found| found.get(0)).optional();
     connection.prepare_cached(sql).and_then(first).map_err(sql_error)

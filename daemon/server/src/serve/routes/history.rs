@@ -354,7 +354,7 @@ impl RecordFollower {
             if let Err(error) = self.check_end().await {
                 return Some(Err(error));
             }
-            // An end that cannot be read is none.
+            // If the end cannot be read, the board counts as not over.
             if self.daemon.is_over(&self.board).await.unwrap_or(false) {
                 return None;
             }

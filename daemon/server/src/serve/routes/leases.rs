@@ -32,6 +32,9 @@ use crate::serve::long_poll::wait_time;
 use crate::serve::problem::{ApiResult, Code, Problem, no_such_worker};
 use crate::serve::service::Daemon;
 
+/// Invocation and number of an attempt.
+type AttemptId = (InvocationId, u32);
+
 /// Default duration of a lease, in seconds.
 const SECONDS: u64 = 60;
 
@@ -364,16 +367,16 @@ pub(crate) async fn fail(
 }
 
 /// Checks that the call of an attempt is leased.
-pub(crate) fn check_held(daemon: &Daemon, board: &BoardId, worker: &WorkerName, of: Attempt) -> ApiResult<()> {
-    match open_call(daemon, board, worker, of) {
+pub(crate) fn check_held(daemon: &Daemon, board: &BoardId, worker: &WorkerName, attempt: AttemptId) -> ApiResult<()> {
+    match open_call(daemon, board, worker, attempt) {
         Some(OpenCall { expires_in: Some(_), .. }) => Ok(()),
-        _ => Err(lease_over(IdempotencyKey::for_attempt(of.0, of.1).as_str())),
+        _ => Err(lease_over(IdempotencyKey::for_attempt(attempt.0, attempt.1).as_str())),
     }
 }
 
-fn open_call(daemon: &Daemon, board: &BoardId, worker: &WorkerName, of: Attempt) -> Option<OpenCall> {
+fn open_call(daemon: &Daemon, board: &BoardId, worker: &WorkerName, attempt: AttemptId) -> Option<OpenCall> {
     let mut calls = daemon.leases.open_calls(board).into_iter();
-    calls.find(|OpenCall { call, .. }| call.worker == *worker && (call.invocation, call.attempt) == of)
+    calls.find(|OpenCall { call, .. }| call.worker == *worker && (call.invocation, call.attempt) == attempt)
 }
 
 /// Opens a board, and checks that the worker is remote.
@@ -403,11 +406,8 @@ pub(crate) fn seconds(given: Option<u64>) -> ApiResult<Duration> {
     Err(Problem::from_code(Code::BadBody, format!("a lease lasts {least} to {most} seconds")))
 }
 
-/// Invocation and number of an attempt.
-type Attempt = (InvocationId, u32);
-
 /// Parses the name of a lease, the token of its attempt.
-pub(crate) fn attempt_of(lease: &str) -> ApiResult<Attempt> {
+pub(crate) fn attempt_of(lease: &str) -> ApiResult<AttemptId> {
     let parts = lease.split_once(':').and_then(|(invocation, attempt)| {
         let (invocation, attempt) = (InvocationId(invocation.parse().ok()?), attempt.parse().ok()?);
         (IdempotencyKey::for_attempt(invocation, attempt).as_str() == lease).then_some((invocation, attempt))

@@ -73,7 +73,8 @@ impl StepBuilder<'_> {
                 let is_undecided = !board.reevaluate_undecided(rest).is_empty();
                 let is_complete = lost.next().is_none() && !is_undecided && !rest.waits_for_any(&board.forgotten_rules);
                 // A join that has not fired may still fire.
-                let is_join = |rule: &&Rule| matches!(rule.trigger, CompiledTrigger::After(_)) || rule.join().is_some();
+                let is_join =
+                    |rule: &&Rule| matches!(rule.trigger, CompiledTrigger::After(_)) || rule.rest_once().is_some();
                 let mut named = board.plan.rules.iter().filter(|rule| rest.named.contains(&rule.name)).filter(is_join);
                 let has_all = named.all(|rule| board.scheduler.has_fired(&rule.name));
                 !board.scheduler.has_fired(name) && is_complete && has_all
