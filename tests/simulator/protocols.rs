@@ -201,8 +201,8 @@ impl Play<'_> {
             let questions: Vec<Seq> = self.board.pending().keys().copied().collect();
             let wake_at = self.board.wake_at().into_iter().chain(self.provider_is_asked_at()).min();
             let is_hasty = self.world == World::Hasty && self.random.percent(20) && self.may_be_late();
-            let tells = self.world != World::Calm && self.random.percent(20);
-            if (tells || self.is_at_rest()) && self.tell() {
+            let sends_early = self.world != World::Calm && self.random.percent(20);
+            if (sends_early || self.is_at_rest()) && self.send_signal() {
                 continue;
             }
             match (self.calls.is_empty() && questions.is_empty(), wake_at) {
@@ -231,7 +231,7 @@ impl Play<'_> {
     }
 
     /// Sends the next signal, if one is left.
-    fn tell(&mut self) -> bool {
+    fn send_signal(&mut self) -> bool {
         let Some((name, value)) = self.protocol.signals.get(self.sent).cloned() else { return false };
         self.sent += 1;
         self.now = self.now.plus_ms(1);

@@ -136,7 +136,7 @@ async fn a_workspace_is_taken_up_again_with_what_happened_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_comment_may_stand_beside_lines_that_its_author_has_not_read() {
+async fn comments_are_accepted_beside_unread_lines() {
     const DECORATED: &str = "x = 1\n\n\n@cache\n@other(\n    1,\n)\ndef one(a,\n        b):\n    return 1\n";
     let shop = Workshop::open(2, &json!({}), &[("code.py", DECORATED)]).await;
     let (mut ada, mut bob) = (shop.session(0), shop.session(1));

@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_stand_apart() {
+    fn thousands_are_separated() {
         for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
             assert_eq!(grouped(number), text);
         }

@@ -269,7 +269,7 @@ fn a_line_that_is_no_text_is_reported_with_its_place() {
 }
 
 #[test]
-fn an_intent_may_stand_beside_the_patch_where_the_blueprint_demands_one() {
+fn a_required_intent_is_accepted_beside_the_patch() {
     let sandbox = Sandbox::new();
     sandbox.write(
         "stated.yaml",

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_may_write_names_for_what_they_stand_for() {
+    fn names_in_a_reply_are_replaced_by_their_bindings() {
         let bindings = bound(&[("note", "3"), ("doc", "a/b")]);
         let mut patch = json!([
             {"op": "copy", "from": "/docs/{doc}/x", "path": "/notes/{note}/x"},

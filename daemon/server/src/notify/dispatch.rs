@@ -67,7 +67,7 @@ impl Notifier {
                 beginning.begin(reader)?;
                 beginning.sweep(reader)
             });
-            begun.await.map_err(|problem| Failure::failed("journal_io", &problem.json()["detail"]))?;
+            begun.await.map_err(|problem| Failure::failed("journal_io", problem.detail))?;
             heads.extend(settings.heads.map(|every| HeadSender {
                 daemon: Arc::clone(daemon),
                 receiver: receiver.clone(),

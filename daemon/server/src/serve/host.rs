@@ -234,8 +234,7 @@ async fn opened(daemon: &Arc<Daemon>, place: &HostDir, board: &BoardId) -> Resul
 }
 
 fn problem_to_failure(problem: Problem) -> Failure {
-    let detail = problem.json()["detail"].as_str().unwrap_or_default().to_owned();
-    Failure::failed(problem.code, detail)
+    Failure::failed(problem.code, problem.detail)
 }
 
 #[cfg(test)]

@@ -275,8 +275,7 @@ fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> ApiResult<T> {
 }
 
 fn problem_to_error(problem: &Problem) -> ErrorData {
-    let data = problem.json();
-    let message = data["detail"].as_str().unwrap_or(problem.code).to_owned();
+    let (data, message) = (problem.json(), problem.detail.clone());
     match problem.status.is_server_error() {
         true => ErrorData::internal_error(message, Some(data)),
         false => ErrorData::invalid_params(message, Some(data)),

@@ -132,7 +132,8 @@ pub(crate) struct Problem {
     pub(crate) status: StatusCode,
     /// Stable name; the last part of `type`.
     pub(crate) code: &'static str,
-    detail: String,
+    /// Message for people, without secrets.
+    pub(crate) detail: String,
     help: Option<String>,
     /// Time after which a retry is useful.
     retry_after: Option<Duration>,
@@ -145,7 +146,7 @@ pub(crate) struct Problem {
 pub(crate) type ApiResult<T> = Result<T, Problem>;
 
 impl Problem {
-    /// Creates a problem; `detail` is for people and holds no secret.
+    /// Creates a problem.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         Self {
             status,

@@ -57,11 +57,7 @@ impl Files {
                     }
                     Err(failure) => {
                         let problem = Problem::from(failure);
-                        tracing::error!(
-                            code = problem.code,
-                            "the certificate stays as it was: {}",
-                            problem.json()["detail"]
-                        );
+                        tracing::error!(code = problem.code, "the certificate stays as it was: {}", problem.detail);
                     }
                 }
             }

@@ -169,7 +169,7 @@ fn an_edit_with_a_lost_answer_is_made_once_even_after_a_kill() {
 }
 
 #[test]
-fn a_host_that_is_not_to_be_reached_any_more_does_not_stand_still() {
+fn an_edit_to_an_unreachable_host_is_written_once() {
     let directory = directory();
     let mut first = Agent::new(directory.path(), "t", &[]);
     first.does("list", &json!({}));

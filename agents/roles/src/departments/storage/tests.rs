@@ -172,7 +172,7 @@ fn new_fields_are_added_and_others_are_reported() {
 }
 
 #[test]
-fn names_stand_in_quotes_whatever_they_are() {
+fn any_name_is_quoted() {
     let storage = Storage::in_memory();
     add(&storage, &notes(), "b:1", "tea").expect("it is written");
     // Manifests with such names are rejected earlier; this tests the second line of defence.

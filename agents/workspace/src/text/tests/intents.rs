@@ -197,7 +197,7 @@ fn edits_that_break_annotations_of_others_are_found() {
 }
 
 #[test]
-fn a_comment_that_others_stand_below_belongs_to_the_block_and_one_in_other_words_is_known() {
+fn comments_of_one_block_belong_together_and_reworded_ones_are_recognised() {
     let before = "# alice: adds\n# engineer_1: faster\ndef add(a, b):\n    return a + b\n";
     let broken = |after: &str| broken_annotations(before, after, language("a.py"), "bob", &is_author);
     let all = broken("def add(a, b):\n    return sum([a, b])\n");

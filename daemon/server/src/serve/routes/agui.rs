@@ -283,8 +283,7 @@ impl EventStream {
     }
 
     fn end_with_error(&mut self, problem: &Problem) {
-        let detail = problem.json()["detail"].as_str().unwrap_or_default().to_owned();
-        self.ready.extend(self.reader.fail(problem.code, detail));
+        self.ready.extend(self.reader.fail(problem.code, problem.detail.clone()));
     }
 
     /// Sends the current document, and continues from its record.

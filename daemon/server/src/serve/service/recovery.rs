@@ -68,7 +68,7 @@ impl Daemon {
                 }
                 Some(Ok((_, Ok(_)))) => recovered.boards += 1,
                 Some(Ok((board, Err(problem)))) => {
-                    tracing::error!(%board, code = problem.code, "the board cannot continue: {}", problem.json()["detail"]);
+                    tracing::error!(%board, code = problem.code, "the board cannot continue: {}", problem.detail);
                     recovered.failed += 1;
                 }
                 Some(Err(error)) => {
