@@ -97,6 +97,8 @@ impl Recorder {
                         *member = "{now}".into();
                     }
                 }
+                // Only a board that has ended already has a cause.
+                body.as_object_mut().expect("an answer about a board").remove("cause");
             }
             format!("{body:#}")
         } else {
