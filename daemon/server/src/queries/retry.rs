@@ -1,4 +1,5 @@
-//! Requests to retry what a board gave up.
+//! Request to retry the work that a board gave up: sent by the command `retry`, or given to the board itself; taken by
+//! the route.
 
 use patchboard_kernel::blueprint::Duration;
 use patchboard_kernel::id::{IdempotencyKey, InvocationId, WorkerName};

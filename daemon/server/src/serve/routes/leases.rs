@@ -206,7 +206,7 @@ pub(crate) async fn acquire(
     let left = until.saturating_duration_since(Instant::now());
     let leased = tokio::select! {
         leased = daemon.leases.lease(board, worker, lasts, left, taker) => leased,
-        // A board that is over makes no calls, though a stalled one may continue; a stopping daemon does not wait.
+        // Waits for the final end, because a stalled board may continue.
         _ = handle.wait_for_final_end() => None,
         () = daemon.stopping() => None,
     };
